@@ -151,7 +151,7 @@ func (l *live) describe(r *train.Run, planned dp.Bound) {
 		Status: wire.Status{Task: wire.Task{Name: title(c, r.Plan != nil), Rounds: c.Rounds, Delta: c.Delta}, State: dashboard.Running, Phase: "training",
 			Round: r.Resumed, Until: c.Rounds, Eps: unknown, Method: planned.Method, Source: planned.Source,
 			Counts: wire.Counts{Reports: r.Reports, Rejected: map[wire.Reason]int64{}}}}
-	operate.Compare(t, r.Task)
+	operate.Compare(t, r.Setup)
 	add := func(name, format string, args ...any) {
 		t.Facts = append(t.Facts, dashboard.Fact{Name: name, Value: fmt.Sprintf(format, args...)})
 	}
@@ -196,7 +196,7 @@ func (l *live) past(r *train.Run) {
 
 // examine shows the model's result on the evaluation set.
 func (l *live) examine(r *train.Run, e *model.Evaluation, round int64) {
-	if x, err := report.Examine(operate.Examine(r.Task, e, r.Theta())); err == nil { // without the picture the run continues
+	if x, err := report.Examine(operate.Examine(r.Setup, e, r.Theta())); err == nil { // without the picture the run continues
 		l.task.Examined, l.task.ExaminedAt = x, round
 	}
 }
@@ -296,7 +296,7 @@ func (l *live) round(r *train.Run, result simulate.Result) {
 func (l *live) measure(r *train.Run, m train.Metrics) {
 	t := &l.task
 	t.Eps, t.EpsAt, t.Accuracy, t.Loss = m.Epsilon, m.Round, m.Accuracy, dp.Number(m.Loss)
-	operate.Compare(t, r.Task)
+	operate.Compare(t, r.Setup)
 	l.ledger.Eps = t.Eps
 	l.board.Measured(liveTask, dashboard.Measure{Round: m.Round, Eps: float64(t.Eps), Accuracy: float64(t.Accuracy), Loss: m.Loss, Seconds: m.Seconds})
 }

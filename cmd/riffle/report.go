@@ -42,7 +42,7 @@ func writeReport(r *train.Run, s *train.Summary, interrupted bool) error {
 		page.Points = append(page.Points, report.Point{Round: m.Round, Epsilon: float64(m.Epsilon), Loss: m.Loss,
 			Accuracy: float64(m.Accuracy), Seconds: m.Seconds})
 	}
-	page.Classes, page.Confusion, page.Samples = operate.Examine(r.Task, s.Evaluation, r.Theta())
+	page.Classes, page.Confusion, page.Samples = operate.Examine(r.Setup, s.Evaluation, r.Theta())
 	base := train.Default()
 	defaults := base.Fields()
 	for i, f := range c.Fields() {

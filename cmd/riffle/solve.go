@@ -163,7 +163,7 @@ func (s *solveFlags) run(cmd *cobra.Command) error {
 	return s.print(cmd.OutOrStdout(), task, r, time.Since(begin).Seconds())
 }
 
-func (s *solveFlags) print(w io.Writer, task *solve.Task, r solve.Result, seconds float64) error {
+func (s *solveFlags) print(w io.Writer, task *solve.Setup, r solve.Result, seconds float64) error {
 	c := task.Config
 	if s.show.json {
 		return printJSON(w, solveDocument{

@@ -12,7 +12,7 @@ import (
 
 // gradients makes noisy mean gradients, round by round.
 type gradients struct {
-	task    *Task
+	task    *Setup
 	models  []*model.Model // by stage, with its smoothing
 	workers []*worker
 	theta   []float32
@@ -25,7 +25,7 @@ type worker struct {
 	grad []float32
 }
 
-func (t *Task) newGradients() (*gradients, error) {
+func (t *Setup) newGradients() (*gradients, error) {
 	g := &gradients{task: t, theta: make([]float32, t.Params), out: make([]float64, t.Params)}
 	for _, s := range t.Plan.Stages {
 		m, err := t.linear.Smoothed(s.Smoothing)
@@ -64,7 +64,7 @@ func (c cohort) place(i int64) int64 {
 
 // cohort returns the clients who report in a round. step is the number of the optimiser's next
 // step; each void round before this one leaves it one further behind round.
-func (t *Task) cohort(round, step int64) cohort {
+func (t *Setup) cohort(round, step int64) cohort {
 	stage := t.Plan.Stage(step)
 	c := cohort{batch: batch{stage: stage, sigma: t.Plan.Stages[stage].Sigma}}
 	if t.coins != nil {

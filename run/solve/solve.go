@@ -87,8 +87,8 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// Task is a problem that is ready to run: its Config has been checked.
-type Task struct {
+// Setup is a problem that is ready to run: its Config has been checked.
+type Setup struct {
 	// Config has every default filled in.
 	Config Config
 	// Plan is the optimiser's plan, a function of public numbers.
@@ -128,7 +128,7 @@ type Observer struct {
 
 // Prepare reads the data, plans the run and computes its cost. An error means that the input
 // is wrong; ledger.ErrBudget is wrapped if the plan exceeded the budget.
-func Prepare(ctx context.Context, c Config) (*Task, error) {
+func Prepare(ctx context.Context, c Config) (*Setup, error) {
 	if c.Trust == "" {
 		c.Trust = dp.VectorSum
 		if c.Optimizer == "pan-private" {
@@ -154,7 +154,7 @@ func Prepare(ctx context.Context, c Config) (*Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Task{people: people}
+	t := &Setup{people: people}
 	if t.linear, err = model.NewLinear(model.LinearConfig{Inputs: people.rows.Dim, Loss: loss, NoIntercept: !people.intercept}); err != nil {
 		return nil, err
 	}
@@ -219,7 +219,7 @@ func Prepare(ctx context.Context, c Config) (*Task, error) {
 }
 
 // Run finds the optimum and then runs the plan.
-func (t *Task) Run(ctx context.Context, watch Observer) (Result, error) {
+func (t *Setup) Run(ctx context.Context, watch Observer) (Result, error) {
 	var r Result
 	best, err := t.optimum(ctx)
 	if err != nil {
@@ -278,7 +278,7 @@ func (t *Task) Run(ctx context.Context, watch Observer) (Result, error) {
 }
 
 // loss returns the population's mean loss, ridge included.
-func (t *Task) loss(theta []float64) (float64, error) {
+func (t *Setup) loss(theta []float64) (float64, error) {
 	narrow, square := make([]float32, len(theta)), 0.0
 	for j, v := range theta {
 		narrow[j] = float32(v)
@@ -293,7 +293,7 @@ func (t *Task) loss(theta []float64) (float64, error) {
 
 // optimum returns the best model of the ball, to 1e-6, or to 1e-6 of the loss at 0 if that is
 // above 1.
-func (t *Task) optimum(ctx context.Context) (*model.Optimum, error) {
+func (t *Setup) optimum(ctx context.Context) (*model.Optimum, error) {
 	zero, err := t.loss(make([]float64, t.Params))
 	if err != nil {
 		return nil, err

@@ -27,7 +27,7 @@ func small() Config {
 	}
 }
 
-func solved(t *testing.T, c Config) (*Task, Result) {
+func solved(t *testing.T, c Config) (*Setup, Result) {
 	t.Helper()
 	task, err := Prepare(context.Background(), c)
 	if err != nil {
@@ -425,4 +425,4 @@ func TestCostIsTheAccountants(t *testing.T) {
 	}
 }
 
-func guarantee(t *Task) dp.Guarantee { return dp.Guarantee{Eps: t.Epsilon, Delta: t.Delta} }
+func guarantee(t *Setup) dp.Guarantee { return dp.Guarantee{Eps: t.Epsilon, Delta: t.Delta} }

@@ -147,7 +147,7 @@ func (c *Config) problem(d *Data, m *model.Model) (optimize.Problem, error) {
 }
 
 // excessBound returns Task.ExcessBound.
-func (c Config) excessBound(t *Task) *dp.Number {
+func (c Config) excessBound(t *Setup) *dp.Number {
 	if t.Plan == nil {
 		return nil
 	}

@@ -42,7 +42,7 @@ func checkGuard(text string) error {
 }
 
 // checkGuarded refuses a guard whose metric the data do not have.
-func (t *Task) checkGuarded() error {
+func (t *Setup) checkGuarded() error {
 	if t.Guard != nil && t.Guard.Metric == "accuracy" && len(t.Data.Classes) == 0 {
 		return inputError("guard = %s: a regression has no accuracy, guard its loss", t.Config.Guard)
 	}

@@ -35,7 +35,7 @@ type Observer struct {
 
 // Run is the simulation of a task, with its run directory.
 type Run struct {
-	*Task
+	*Setup
 	Dir string
 	// Resumed is the last finished round of an earlier process; 0 if none.
 	Resumed int64
@@ -75,7 +75,7 @@ func prepare(ctx context.Context, c Config) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Run{Task: t}
+	r := &Run{Setup: t}
 	return r, r.build()
 }
 
@@ -213,7 +213,7 @@ func (r *Run) build() error {
 // Planned returns the proved bound on the cost of all rounds if as many clients take part as
 // the task expects; ε is +Inf without privacy. Void rounds of a task over a network are
 // announced again, which costs more if chance is credited.
-func (t *Task) Planned(ctx context.Context) (dp.Bound, error) {
+func (t *Setup) Planned(ctx context.Context) (dp.Bound, error) {
 	if t.Wire.Rounds == 0 { // a simulation
 		return t.Config.cost(ctx, asAsked)
 	}

@@ -131,7 +131,7 @@ func (r *Run) writeModel(s *Summary) error {
 // ModelFile returns the model that a task over a network released after a round, in the form
 // that ReadModel reads, with its origin. epsilon is the cost at the task's delta of everything
 // charged until now, by the bound's method.
-func (t *Task) ModelFile(round int64, theta []float32, epsilon float64, bound string) ([]byte, error) {
+func (t *Setup) ModelFile(round int64, theta []float32, epsilon float64, bound string) ([]byte, error) {
 	if len(theta) != t.Model.Params {
 		return nil, fmt.Errorf("train: %d parameters, the task's model has %d", len(theta), t.Model.Params)
 	}

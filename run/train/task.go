@@ -21,10 +21,10 @@ import (
 	"github.com/riffle-dp/riffle/run/setting"
 )
 
-// Task is a learning task: a resolved configuration with its data and model. Over a network the
-// clients draw their own noise: the configuration's seed decides the start and the split of the
-// data only.
-type Task struct {
+// Setup is a learning task that is ready to run: its resolved configuration, and the data,
+// model and mechanism that follow from it. Over a network the clients draw their own noise: the
+// configuration's seed decides the start and the split of the data only.
+type Setup struct {
 	Config Config // resolved: every setting has a value
 	// Wire describes the task to clients; zero in a simulation.
 	Wire wire.Task
@@ -70,7 +70,7 @@ const usualLoss = 0.1
 
 // NewTask resolves a configuration for enrolled clients. It refuses trust none: over a
 // network every report carries a promise.
-func NewTask(ctx context.Context, name string, c Config, e Enrolled) (*Task, error) {
+func NewTask(ctx context.Context, name string, c Config, e Enrolled) (*Setup, error) {
 	if err := c.networked(); err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (c PrivacyConfig) networkMin(least int64) (int64, error) {
 	return max(least, account.Surely(asked, c.chance())), nil
 }
 
-func newTask(ctx context.Context, c Config) (*Task, error) {
+func newTask(ctx context.Context, c Config) (*Setup, error) {
 	c, data, m, err := c.resolve(ctx)
 	if err != nil {
 		return nil, err
@@ -145,8 +145,8 @@ func newTask(ctx context.Context, c Config) (*Task, error) {
 }
 
 // task returns a task without data.
-func (c Config) task() *Task {
-	t := &Task{Config: c, Limit: c.limit(), ExpectedReports: c.expectedReports(), ReportsPerClient: c.Rounds}
+func (c Config) task() *Setup {
+	t := &Setup{Config: c, Limit: c.limit(), ExpectedReports: c.expectedReports(), ReportsPerClient: c.Rounds}
 	if blocks, err := c.blocks(); err == nil && c.Participation == dp.Once {
 		t.ReportsPerClient = blocks.Epochs(c.Rounds)
 	}
@@ -160,7 +160,7 @@ func (c Config) task() *Task {
 }
 
 // describe fills in the description of the task that clients need.
-func (t *Task) describe(name string, population wire.ID) error {
+func (t *Setup) describe(name string, population wire.ID) error {
 	c := t.Config
 	config, err := t.document()
 	if err != nil {
@@ -186,7 +186,7 @@ func (t *Task) describe(name string, population wire.ID) error {
 }
 
 // checkMechanism makes sure that clients build the same mechanism as the coordinator.
-func (t *Task) checkMechanism() error {
+func (t *Setup) checkMechanism() error {
 	m, err := mechanism.New(t.Wire.Mechanism)
 	if err != nil {
 		return inputError("the mechanism cannot be described: %v", err)
@@ -199,7 +199,7 @@ func (t *Task) checkMechanism() error {
 
 // OpenTask makes a task again from its signed description. data is the coordinator's data set
 // in place of the path in the description; "": that path.
-func OpenTask(ctx context.Context, w wire.Task, data string) (*Task, error) {
+func OpenTask(ctx context.Context, w wire.Task, data string) (*Setup, error) {
 	d, err := readDocument(w.Config)
 	if err != nil {
 		return nil, err
@@ -223,7 +223,7 @@ func OpenTask(ctx context.Context, w wire.Task, data string) (*Task, error) {
 
 // ReadTask returns a signed task without its data: what follows from the data is nil or zero,
 // and the task cannot be run or evaluated.
-func ReadTask(w wire.Task) (*Task, error) {
+func ReadTask(w wire.Task) (*Setup, error) {
 	d, err := readDocument(w.Config)
 	if err != nil {
 		return nil, err
@@ -235,14 +235,14 @@ func ReadTask(w wire.Task) (*Task, error) {
 
 // Coordinator returns the configuration with which a coordinator of the task starts, with a
 // new optimizer at each call; the caller adds the ledger.
-func (t *Task) Coordinator() (coordinator.Config, error) {
+func (t *Setup) Coordinator() (coordinator.Config, error) {
 	c, err := t.Config.coordinator(t.parts)
 	c.Task = wire.Digest(t.Wire)
 	return c, err
 }
 
 // Evaluate runs parameters on the evaluation set.
-func (t *Task) Evaluate(theta []float32) (*model.Evaluation, error) {
+func (t *Setup) Evaluate(theta []float32) (*model.Evaluation, error) {
 	return t.Model.Evaluate(theta, t.Data.Eval.X, answers(t.Data.Eval), int(t.Config.Workers))
 }
 
@@ -264,7 +264,7 @@ type documentYAML struct {
 }
 
 // document leaves out settings of this process and machine.
-func (t *Task) document() ([]byte, error) {
+func (t *Setup) document() ([]byte, error) {
 	c := t.Config
 	c.Data = filepath.Base(c.Data)
 	c.Workers, c.CheckpointEvery = 0, Default().CheckpointEvery

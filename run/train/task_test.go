@@ -105,7 +105,7 @@ func TestClientsScaleAsTheTaskSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, task := range []struct {
-		*Task
+		*Setup
 		scale string
 		first float32 // of .1 in 0..2
 	}{{old, "", .05}, {made, centred, -.9}} {

@@ -95,7 +95,7 @@ func (r *checkReport) coordinator(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	run := &coordinatorProcess{config: c, store: s, own: coordinator.Config{Key: key}, tasks: map[[32]byte]*train.Task{}}
+	run := &coordinatorProcess{config: c, store: s, own: coordinator.Config{Key: key}, tasks: map[[32]byte]*train.Setup{}}
 	run.config.Record = "" // with a name here, the directory would be made
 	if c.Aggregator != nil {
 		run.own.Aggregator = &coordinator.Aggregator{}

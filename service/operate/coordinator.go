@@ -49,7 +49,7 @@ type coordinatorProcess struct {
 	unusable map[string]bool // keys of the tasks that cannot be run here; guarded by creating
 
 	mu    sync.Mutex
-	tasks map[[32]byte]*train.Task
+	tasks map[[32]byte]*train.Setup
 }
 
 // publicOf returns a key's public half.
@@ -60,7 +60,7 @@ func serveCoordinator(ctx context.Context, path string, o Options) error {
 	if err != nil {
 		return err
 	}
-	r := &coordinatorProcess{config: c, population: c.ID, version: o.Version, known: map[string]bool{}, unusable: map[string]bool{}, tasks: map[[32]byte]*train.Task{}}
+	r := &coordinatorProcess{config: c, population: c.ID, version: o.Version, known: map[string]bool{}, unusable: map[string]bool{}, tasks: map[[32]byte]*train.Setup{}}
 	r.own = coordinator.Config{Holder: c.Holder, Workers: c.Workers, Log: o.Log, Hold: o.Hold, PauseAfter: c.PauseAfter}
 	if r.own.Key, err = config.LoadSigning(c.SigningKey); err != nil {
 		return config.Errorf("%w", err)
@@ -125,7 +125,7 @@ func (r *coordinatorProcess) prepare(ctx context.Context, s *server) (err error)
 	return s.listen("clients", c.Listen, nil, c.Rate, 64<<10, r.service.Handler())
 }
 
-func (r *coordinatorProcess) runnable(t *train.Task, made created) (coordinator.Job, error) {
+func (r *coordinatorProcess) runnable(t *train.Setup, made created) (coordinator.Job, error) {
 	pure, err := t.Coordinator()
 	if err != nil {
 		return coordinator.Job{}, err
@@ -168,7 +168,7 @@ func (r *coordinatorProcess) runnable(t *train.Task, made created) (coordinator.
 }
 
 // record has a task keep the reports that it opens, if the configuration says so.
-func (r *coordinatorProcess) record(t *train.Task, out *coordinator.Job) error {
+func (r *coordinatorProcess) record(t *train.Setup, out *coordinator.Job) error {
 	if r.config.Record == "" {
 		return nil
 	}
@@ -181,7 +181,7 @@ func (r *coordinatorProcess) record(t *train.Task, out *coordinator.Job) error {
 }
 
 // remember keeps a task for the page and the operator API.
-func (r *coordinatorProcess) remember(t *train.Task) {
+func (r *coordinatorProcess) remember(t *train.Setup) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tasks[wire.Digest(t.Wire)] = t

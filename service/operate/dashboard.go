@@ -268,7 +268,7 @@ func (v *pageWriter) task(ctx context.Context, id string, s wire.Status, last *s
 
 // planned returns what all rounds of a task will cost, or NaN while that is being computed,
 // which can take seconds.
-func (v *pageWriter) planned(ctx context.Context, id [32]byte, t *train.Task) float64 {
+func (v *pageWriter) planned(ctx context.Context, id [32]byte, t *train.Setup) float64 {
 	known, asked := v.plans[id]
 	if !asked {
 		known = make(chan float64, 1)
@@ -294,7 +294,7 @@ func (v *pageWriter) planned(ctx context.Context, id [32]byte, t *train.Task) fl
 	}
 }
 
-func facts(t *train.Task) []dashboard.Fact {
+func facts(t *train.Setup) []dashboard.Fact {
 	c := t.Config
 	list := []dashboard.Fact{
 		{Name: "Clients", Value: dashboard.Grouped(c.Population)}, {Name: "Taking part", Value: string(c.Participation)}, {Name: "Hidden by", Value: string(c.Trust)},
@@ -309,7 +309,7 @@ func facts(t *train.Task) []dashboard.Fact {
 
 // mostReports is the most reports that one client sends in a task. For each void round
 // another one is announced, which asks for one more.
-func mostReports(t *train.Task, s wire.Status) int64 {
+func mostReports(t *train.Setup, s wire.Status) int64 {
 	switch last := t.Wire.LastRound(); {
 	case t.Wire.Participation == dp.Once:
 		return t.ReportsPerClient
@@ -323,7 +323,7 @@ func mostReports(t *train.Task, s wire.Status) int64 {
 }
 
 // promise returns what the task's clients are promised for the charges so far.
-func promise(t *train.Task, s wire.Status) report.Privacy {
+func promise(t *train.Setup, s wire.Status) report.Privacy {
 	c := t.Config
 	p := report.Privacy{Trust: t.Wire.Trust, Participation: t.Wire.Participation, Adjacency: dp.ReplaceOne, Population: c.Population,
 		Rounds: s.Charged, ReportsPerClient: mostReports(t, s), Randomizer: c.Randomizer, Eps0: c.Eps0, Sigma: c.Sigma, Epsilon: float64(s.Eps),

@@ -15,7 +15,7 @@ import (
 )
 
 // labelled is a task of a table in which three of four rows are of one class.
-func labelled(t *testing.T, numbers bool) *train.Task {
+func labelled(t *testing.T, numbers bool) *train.Setup {
 	t.Helper()
 	var b strings.Builder
 	b.WriteString("x,y\n")
@@ -48,9 +48,9 @@ func labelled(t *testing.T, numbers bool) *train.Task {
 // The page has what the best constant reaches beside what a model does, and warns of
 // a model that is no better; also of what an earlier process measured.
 func TestPageShowsTheBaseline(t *testing.T) {
-	see := func(made *train.Task, e any, before float64) dashboard.View {
+	see := func(made *train.Setup, e any, before float64) dashboard.View {
 		id := wire.Digest(made.Wire)
-		v := &pageWriter{process: &coordinatorProcess{tasks: map[[32]byte]*train.Task{id: made}}, plans: map[[32]byte]chan float64{id: make(chan float64, 1)}}
+		v := &pageWriter{process: &coordinatorProcess{tasks: map[[32]byte]*train.Setup{id: made}}, plans: map[[32]byte]chan float64{id: make(chan float64, 1)}}
 		v.plans[id] <- 1
 		last := &shownTask{accuracy: before, loss: before}
 		return v.task(t.Context(), "a", wire.Status{ID: id, State: coordinator.Running, Evaluation: e}, last)
@@ -60,7 +60,7 @@ func TestPageShowsTheBaseline(t *testing.T) {
 	of := func(accuracy, loss float64) evaluation { return evaluation{Accuracy: &accuracy, Loss: loss} }
 	share := classes.Baseline.Accuracy
 	for name, c := range map[string]struct {
-		made     *train.Task
+		made     *train.Setup
 		e        any
 		before   float64
 		baseline string

@@ -18,7 +18,7 @@ const samplesOf = 11
 // Examine returns what a page shows of the predictions of parameters on the evaluation set: the
 // classes' names, or their numbers if they have none, the confusion matrix and examples.
 // A regression has neither classes nor a matrix.
-func Examine(t *train.Task, e *model.Evaluation, theta []float32) (classes []string, confusion [][]int64, examples []report.Sample) {
+func Examine(t *train.Setup, e *model.Evaluation, theta []float32) (classes []string, confusion [][]int64, examples []report.Sample) {
 	for k, row := range e.Confusion {
 		name := fmt.Sprint(k)
 		if k < len(t.Data.ClassNames) {
@@ -35,7 +35,7 @@ func Examine(t *train.Task, e *model.Evaluation, theta []float32) (classes []str
 
 // samples returns the first images that are predicted rightly and the first that are not,
 // so that no choice flatters the model. It returns none for rows of a table.
-func samples(t *train.Task, theta []float32) []report.Sample {
+func samples(t *train.Setup, theta []float32) []report.Sample {
 	if t.Data.EvalImages == nil {
 		return nil
 	}
@@ -77,7 +77,7 @@ func gray(images *dataset.Images, i int) *image.Gray {
 
 // Compare fills in on which data a task's model is evaluated, and how it compares with the
 // best constant.
-func Compare(t *dashboard.View, of *train.Task) {
+func Compare(t *dashboard.View, of *train.Setup) {
 	t.Evaluated = dashboard.Grouped(int64(of.Data.Eval.Len())) + " " + of.Data.EvalName + " examples"
 	t.Baseline = of.Baseline.Short
 	if accuracy, loss := float64(t.Accuracy), float64(t.Loss); !math.IsNaN(loss) {

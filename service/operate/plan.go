@@ -21,7 +21,7 @@ type taskPlan struct {
 
 // charges returns what a task is charged if as many clients report as it expects: the event of
 // one charge, and the number of charges.
-func charges(t *train.Task, colluders int64) (event dp.Round, times int64, err error) {
+func charges(t *train.Setup, colluders int64) (event dp.Round, times int64, err error) {
 	c, err := t.Coordinator()
 	if err != nil {
 		return event, 0, err
@@ -51,7 +51,7 @@ func charges(t *train.Task, colluders int64) (event dp.Round, times int64, err e
 
 // cost bounds what all of a task's rounds cost if as many clients report as it expects.
 // With colluders it is at least what the coordinator will charge.
-func cost(ctx context.Context, t *train.Task, colluders int64) (dp.Bound, error) {
+func cost(ctx context.Context, t *train.Setup, colluders int64) (dp.Bound, error) {
 	planned, err := t.Planned(ctx)
 	if err != nil || colluders == 0 {
 		return planned, err
@@ -69,7 +69,7 @@ func cost(ctx context.Context, t *train.Task, colluders int64) (dp.Bound, error)
 
 // plan prices a task. It refuses one whose first round does not fit, with an error that
 // wraps ledger.ErrBudget or says that there is no bound.
-func (r *coordinatorProcess) plan(ctx context.Context, t *train.Task) (p taskPlan, err error) {
+func (r *coordinatorProcess) plan(ctx context.Context, t *train.Setup) (p taskPlan, err error) {
 	p.rounds = t.Config.Rounds
 	if p.cost, err = cost(ctx, t, r.config.Colluders); err != nil {
 		return p, err

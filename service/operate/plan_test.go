@@ -13,7 +13,7 @@ import (
 )
 
 // tableTask is a task of 400 clients with a row each.
-func tableTask(t *testing.T, change func(*train.Config)) *train.Task {
+func tableTask(t *testing.T, change func(*train.Config)) *train.Setup {
 	t.Helper()
 	rows := "x,label\n"
 	for i := range 500 {

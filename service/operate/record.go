@@ -30,7 +30,7 @@ type recorder struct {
 	bytes []byte
 }
 
-func newRecorder(dir string, t *train.Task) (*recorder, error) {
+func newRecorder(dir string, t *train.Setup) (*recorder, error) {
 	id := wire.Digest(t.Wire)
 	dir = filepath.Join(dir, hex.EncodeToString(id[:]))
 	if err := os.MkdirAll(dir, 0o700); err != nil {

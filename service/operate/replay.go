@@ -120,7 +120,7 @@ func openCharge(entries []ledger.Entry, rounds int64) int64 {
 }
 
 // replay runs the pure coordinator over all rounds and returns its model.
-func replay(ctx context.Context, c config.Coordinator, task *train.Task, id [32]byte, rounds int64, entries []ledger.Entry, out *replayed) ([]float32, error) {
+func replay(ctx context.Context, c config.Coordinator, task *train.Setup, id [32]byte, rounds int64, entries []ledger.Entry, out *replayed) ([]float32, error) {
 	config, err := task.Coordinator()
 	if err != nil {
 		return nil, err

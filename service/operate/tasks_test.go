@@ -41,7 +41,7 @@ func sharing(t *testing.T, n int) []*coordinatorProcess {
 	}
 	var out []*coordinatorProcess
 	for range n {
-		r := &coordinatorProcess{store: s, population: wire.ID{7}, known: map[string]bool{}, tasks: map[[32]byte]*train.Task{}}
+		r := &coordinatorProcess{store: s, population: wire.ID{7}, known: map[string]bool{}, tasks: map[[32]byte]*train.Setup{}}
 		r.config.Holder, r.config.Mark, r.own.Key = "test", mark, key
 		r.config.Budget.Epsilon, r.config.Budget.Delta = 10, 1e-5
 		if r.journal, err = coordinator.OpenJournal(t.Context(), s, mark, r.population, populationLimit(r.config)); err != nil {
@@ -53,7 +53,7 @@ func sharing(t *testing.T, n int) []*coordinatorProcess {
 	return out
 }
 
-func sumTask(t *testing.T, name string, delta float64) *train.Task {
+func sumTask(t *testing.T, name string, delta float64) *train.Setup {
 	t.Helper()
 	table := filepath.Join(t.TempDir(), "table.csv")
 	if err := os.WriteFile(table, []byte("x,label\n"+strings.Repeat("1,no\n0,yes\n", 600)), 0o600); err != nil {
@@ -77,8 +77,8 @@ func TestTasksAreEnteredOneAtATime(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	rs := sharing(t, 2)
-	tasks := []*train.Task{sumTask(t, "a", 4e-6), sumTask(t, "b", 4e-6), sumTask(t, "c", 4e-6), sumTask(t, "d", 4e-6)}
-	enter := func(ctx context.Context, r *coordinatorProcess, task *train.Task) error {
+	tasks := []*train.Setup{sumTask(t, "a", 4e-6), sumTask(t, "b", 4e-6), sumTask(t, "c", 4e-6), sumTask(t, "d", 4e-6)}
+	enter := func(ctx context.Context, r *coordinatorProcess, task *train.Setup) error {
 		made := created{Signed: wire.Sign(r.own.Key, wire.LabelTask, wire.Encode(task.Wire)), Round: time.Second}
 		return r.storeTask(ctx, wire.Digest(task.Wire), task, made)
 	}
