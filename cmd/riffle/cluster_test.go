@@ -43,7 +43,7 @@ func (c *cluster) start(which ...int) {
 		c.t.Fatal(err)
 	}
 	for _, i := range which {
-		cmd := exec.Command(path, c.nodes[i].Args()...)
+		cmd := exec.Command(path, c.nodes[i].Args...)
 		cmd.Stderr = os.Stderr
 		out, err := cmd.StdoutPipe()
 		if err == nil {
@@ -85,7 +85,11 @@ func (c *cluster) move(config string) string {
 	if !bytes.Contains(b, []byte(embedded)) {
 		c.t.Fatalf("%s has no embedded store:\n%s", config, b)
 	}
-	b = bytes.Replace(b, []byte(embedded), []byte("    url: "+natstest.URLs(c.nodes)+"\n"), 1)
+	var urls []string
+	for _, n := range c.nodes {
+		urls = append(urls, n.URL)
+	}
+	b = bytes.Replace(b, []byte(embedded), []byte("    url: "+strings.Join(urls, ",")+"\n"), 1)
 	path := filepath.Join(filepath.Dir(config), "cluster.yaml")
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		c.t.Fatal(err)

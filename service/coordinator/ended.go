@@ -132,7 +132,7 @@ func spent(budget ledger.Config, entries []ledger.Entry) (dp.Bound, error) {
 // endUnusable stores that a task that cannot be run was stopped.
 func (r *runner) endUnusable(ctx context.Context, as string, why string) error {
 	config := &r.s.config
-	lease, err := config.Store.Acquire(ctx, fmt.Sprintf("task-%x", r.id), config.Holder, config.LeaseTTL)
+	lease, _, err := config.Store.Acquire(ctx, fmt.Sprintf("task-%x", r.id), config.Holder, config.LeaseTTL)
 	if err != nil {
 		return err
 	}

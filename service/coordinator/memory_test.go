@@ -139,7 +139,7 @@ type memoryLease struct {
 	ttl     time.Duration
 }
 
-func (m *memory) Acquire(ctx context.Context, name, _ string, ttl time.Duration) (store.Lease, error) {
+func (m *memory) Acquire(ctx context.Context, name, _ string, ttl time.Duration) (store.Lease, uint64, error) {
 	for {
 		m.mu.Lock()
 		now := m.leases[name]
@@ -148,16 +148,14 @@ func (m *memory) Acquire(ctx context.Context, name, _ string, ttl time.Duration)
 			l := &memoryLease{d: m.disk, name: name, token: m.next, expires: time.Now().Add(ttl), ttl: ttl}
 			m.leases[name] = l
 			m.mu.Unlock()
-			return l, nil
+			return l, l.token, nil
 		}
 		m.mu.Unlock()
 		if !sleep(ctx, time.Millisecond) {
-			return nil, ctx.Err()
+			return nil, 0, ctx.Err()
 		}
 	}
 }
-
-func (l *memoryLease) Token() uint64 { return l.token }
 
 func (l *memoryLease) Renew(context.Context) error {
 	l.d.mu.Lock()

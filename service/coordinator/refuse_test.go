@@ -367,9 +367,9 @@ type stalledStore struct {
 	*stall
 }
 
-func (s stalledStore) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (store.Lease, error) {
-	l, err := s.storage.Acquire(ctx, name, holder, ttl)
-	return stalledLease{l, s.stall}, err
+func (s stalledStore) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (store.Lease, uint64, error) {
+	l, token, err := s.storage.Acquire(ctx, name, holder, ttl)
+	return stalledLease{l, s.stall}, token, err
 }
 
 type stalledLease struct {

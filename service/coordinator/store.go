@@ -19,5 +19,5 @@ type storage interface {
 	GetObject(ctx context.Context, name string) ([]byte, error)
 	Delete(ctx context.Context, k store.Kind, name string) error
 	// Acquire waits for a lease until ctx ends.
-	Acquire(ctx context.Context, name, holder string, ttl time.Duration) (store.Lease, error)
+	Acquire(ctx context.Context, name, holder string, ttl time.Duration) (_ store.Lease, token uint64, err error)
 }

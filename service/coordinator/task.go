@@ -108,7 +108,7 @@ func (r *runner) lead(ctx context.Context) (ended bool, err error) {
 	// The cost is not known while another coordinator may be charging.
 	r.update(func(s *wire.Status) { s.State, s.Eps, s.Method, s.Source = Running, unknown, "", "" })
 	config := &r.s.config
-	lease, err := config.Store.Acquire(ctx, fmt.Sprintf("task-%x", r.id), config.Holder, config.LeaseTTL)
+	lease, token, err := config.Store.Acquire(ctx, fmt.Sprintf("task-%x", r.id), config.Holder, config.LeaseTTL)
 	if err != nil {
 		return false, err
 	}
@@ -127,7 +127,7 @@ func (r *runner) lead(ctx context.Context) (ended bool, err error) {
 	if err := config.Journal.Refresh(held); err != nil {
 		return false, untrusted(err)
 	}
-	if ended, err := r.claim(held, lease.Token()); ended || err != nil {
+	if ended, err := r.claim(held, token); ended || err != nil {
 		return ended, err
 	}
 	r.publish(nil, 0, true)

@@ -282,7 +282,7 @@ const createTTL = 15 * time.Second
 // store. A lease lets one coordinator at a time do so. If the lease should fail, a charge is
 // still refused where the tails of charged tasks do not fit.
 func (r *coordinatorProcess) storeTask(ctx context.Context, id [32]byte, t *train.Setup, made created) error {
-	lease, err := r.store.Acquire(ctx, "create", r.config.Holder, createTTL)
+	lease, _, err := r.store.Acquire(ctx, "create", r.config.Holder, createTTL)
 	if err != nil {
 		return err
 	}

@@ -83,7 +83,7 @@ func TestTasksAreEnteredOneAtATime(t *testing.T) {
 		return r.storeTask(ctx, wire.Digest(task.Wire), task, made)
 	}
 	// While another enters one, nobody does.
-	lease, err := rs[0].store.Acquire(ctx, "create", "another", time.Minute)
+	lease, _, err := rs[0].store.Acquire(ctx, "create", "another", time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,7 @@ func (s *Service) reported(ctx context.Context, r *round) (int64, error) {
 // permutes the reports before the cut, and offers them or makes the round void. The batch
 // is a function of the stream, the cut and the round's keys.
 func (s *Service) close(ctx context.Context, name string, ann wire.Announcement) error {
-	lease, err := s.store.Acquire(ctx, "close."+hex.EncodeToString(ann.Task[:]), s.name, s.config.Lease)
+	lease, token, err := s.store.Acquire(ctx, "close."+hex.EncodeToString(ann.Task[:]), s.name, s.config.Lease)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (s *Service) close(ctx context.Context, name string, ann wire.Announcement)
 			}
 		}
 	}()
-	err = s.closeHeld(held, name, ann, strconv.FormatUint(lease.Token(), 36))
+	err = s.closeHeld(held, name, ann, strconv.FormatUint(token, 36))
 	lost()
 	<-renewed
 	release, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)

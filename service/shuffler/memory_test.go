@@ -248,7 +248,7 @@ type held struct {
 	holder string
 }
 
-func (m *memory) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (store.Lease, error) {
+func (m *memory) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (store.Lease, uint64, error) {
 	for {
 		var l *held
 		err := m.do("acquire", true, func() error {
@@ -261,20 +261,18 @@ func (m *memory) Acquire(ctx context.Context, name, holder string, ttl time.Dura
 			return nil
 		})
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		if l != nil {
-			return l, nil
+			return l, l.token, nil
 		}
 		select {
 		case <-ctx.Done():
-			return nil, errors.Join(store.ErrHeld, ctx.Err())
+			return nil, 0, errors.Join(store.ErrHeld, ctx.Err())
 		case <-time.After(ttl / 10):
 		}
 	}
 }
-
-func (l *held) Token() uint64 { return l.token }
 
 func (l *held) set(op string, until time.Time) error {
 	return l.m.do(op, true, func() error {

@@ -28,5 +28,5 @@ type storage interface {
 	List(ctx context.Context, k store.Kind, prefix string) ([]string, error)
 	Delete(ctx context.Context, k store.Kind, name string) error
 	// Acquire waits for a lease until ctx ends.
-	Acquire(ctx context.Context, name, holder string, ttl time.Duration) (store.Lease, error)
+	Acquire(ctx context.Context, name, holder string, ttl time.Duration) (_ store.Lease, token uint64, err error)
 }

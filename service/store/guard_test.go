@@ -143,7 +143,7 @@ func TestClusteredDirectoryIsRefused(t *testing.T) {
 	s := fresh(t)
 	closed(t, s)
 	nodes := newNodes(t, 3)
-	nodes[0].Dir = s.config.Dir
+	nodes[0].Options.StoreDir = s.config.Dir
 	nodes[0].start(t)
 	nodes[0].server.Shutdown()
 	nodes[0].server.WaitForShutdown()

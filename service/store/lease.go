@@ -12,14 +12,11 @@ import (
 // Lease makes one holder at a time do a piece of work. A holder that stalls
 // beyond its ttl may find another at work when it wakes: a lease alone does not
 // exclude that. What must not be done twice is therefore written under the
-// lease's Token, by compare-and-swap on what an earlier token left.
+// lease's token, by compare-and-swap on what an earlier token left.
 //
 // Lease and Appender are interfaces, so that a Store satisfies the interfaces that the roles
 // define, and tests can put something else in its place.
 type Lease interface {
-	// Token returns the fencing token. It grows from holder to holder, over restarts and
-	// migrations, and stays the same through renewals.
-	Token() uint64
 	// Renew extends the lease by its ttl from now. It returns ErrLost if another holder has
 	// it, and from then on always. After other errors the caller may try again while the ttl
 	// lasts.
@@ -51,12 +48,15 @@ type leaseRecord struct {
 // name. A waiter takes a lease over when its record has not changed for its ttl by the
 // waiter's own clock, so clocks need not agree. A lease from an earlier opening of an
 // embedded store is free at once, because its holder is gone.
-func (s *Store) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (Lease, error) {
+//
+// The fencing token grows from holder to holder, over restarts and migrations, and stays the
+// same through renewals.
+func (s *Store) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (_ Lease, token uint64, err error) {
 	if err := checkKey(name); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if holder == "" || ttl <= 0 {
-		return nil, fmt.Errorf("store: lease %s: a holder and a ttl above 0 are required", name)
+		return nil, 0, fmt.Errorf("store: lease %s: a holder and a ttl above 0 are required", name)
 	}
 	var seen uint64
 	var since time.Time
@@ -68,12 +68,12 @@ func (s *Store) Acquire(ctx context.Context, name, holder string, ttl time.Durat
 		switch {
 		case errors.Is(err, ErrNotFound):
 		case err != nil && ctx.Err() != nil && by != "":
-			return nil, fmt.Errorf("store: lease %s: %w by %s: %w", name, ErrHeld, by, ctx.Err())
+			return nil, 0, fmt.Errorf("store: lease %s: %w by %s: %w", name, ErrHeld, by, ctx.Err())
 		case err != nil:
-			return nil, err
+			return nil, 0, err
 		default:
 			if err := strictJSON(e.Value, &r); err != nil {
-				return nil, fmt.Errorf("store: lease %s: %w", name, err)
+				return nil, 0, fmt.Errorf("store: lease %s: %w", name, err)
 			}
 			if e.Revision != seen {
 				seen, since = e.Revision, begin
@@ -85,16 +85,16 @@ func (s *Store) Acquire(ctx context.Context, name, holder string, ttl time.Durat
 			rev, err := l.write(ctx, leaseRecord{Holder: holder, Session: s.session, TTL: ttl}, e.Revision)
 			if err == nil {
 				l.token, l.revision = rev, rev
-				return l, nil
+				return l, rev, nil
 			}
 			if !errors.Is(err, ErrConflict) {
-				return nil, err
+				return nil, 0, err
 			}
 			continue
 		}
 		by = r.Holder
 		if !sleep(ctx, min(max(r.TTL/10, 5*time.Millisecond), 500*time.Millisecond)) {
-			return nil, fmt.Errorf("store: lease %s: %w by %s: %w", name, ErrHeld, by, ctx.Err())
+			return nil, 0, fmt.Errorf("store: lease %s: %w by %s: %w", name, ErrHeld, by, ctx.Err())
 		}
 	}
 }
@@ -111,8 +111,6 @@ func (l *lease) write(ctx context.Context, r leaseRecord, revision uint64) (uint
 	}
 	return l.s.put(ctx, "l."+l.name, data, revision)
 }
-
-func (l *lease) Token() uint64 { return l.token }
 
 func (l *lease) Renew(ctx context.Context) error {
 	return l.next(ctx, leaseRecord{Holder: l.holder, Session: l.s.session, TTL: l.ttl, Token: l.token}, false)

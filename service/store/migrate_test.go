@@ -38,7 +38,7 @@ func fill(t testing.TB, s *Store) {
 		_, err := s.Append(ctx, "blocks", id, "", []byte("later"))
 		must(t, err)
 	}
-	lease, err := s.Acquire(ctx, "close.round", "a", time.Minute)
+	lease, _, err := s.Acquire(ctx, "close.round", "a", time.Minute)
 	must(t, err)
 	must(t, lease.Release(ctx))
 }
@@ -246,17 +246,17 @@ func TestMigrateIntoACluster(t *testing.T) {
 	must(t, to.Delete(ctx, Secrets, "round-9"))
 	// Two processes, one lease.
 	other := opened(t, c)
-	first, err := to.Acquire(ctx, "close.round", "a", 300*time.Millisecond)
+	first, token, err := to.Acquire(ctx, "close.round", "a", 300*time.Millisecond)
 	must(t, err)
-	second, err := other.Acquire(ctx, "close.round", "b", 300*time.Millisecond)
+	_, next, err := other.Acquire(ctx, "close.round", "b", 300*time.Millisecond)
 	must(t, err)
-	if second.Token() <= first.Token() {
-		t.Errorf("token %d after %d", second.Token(), first.Token())
+	if next <= token {
+		t.Errorf("token %d after %d", next, token)
 	}
 	is(t, first.Renew(ctx), ErrLost)
 	// Each node removes a destroyed secret's files, with those of its group.
 	const secret = "PINEAPPLE-IN-THREE-NODES"
-	dirs := []string{nodes[0].Dir, nodes[1].Dir, nodes[2].Dir}
+	dirs := []string{nodes[0].Options.StoreDir, nodes[1].Options.StoreDir, nodes[2].Options.StoreDir}
 	must(t, to.PutSecret(ctx, "round-10", []byte(secret)))
 	found := 0
 	for _, dir := range dirs {

@@ -99,7 +99,7 @@ func newNodes(t testing.TB, n int) []*node {
 
 func (d *node) start(t testing.TB) {
 	t.Helper()
-	s, err := server.NewServer(d.Options())
+	s, err := server.NewServer(d.Options)
 	must(t, err)
 	d.server = s
 	s.Start()
@@ -107,11 +107,11 @@ func (d *node) start(t testing.TB) {
 }
 
 func urls(nodes []*node) string {
-	var all []natstest.Node
+	var all []string
 	for _, d := range nodes {
-		all = append(all, d.Node)
+		all = append(all, d.URL)
 	}
-	return natstest.URLs(all)
+	return strings.Join(all, ",")
 }
 
 // initCluster makes the store, which has to wait for the first election.

@@ -20,7 +20,7 @@ func TestKilledNodes(t *testing.T) {
 	nodes := newNodes(t, 3)
 	procs := make([]*process, len(nodes))
 	start := func(i int) {
-		procs[i] = spawn(t, append([]string{"node"}, nodes[i].Args()...)...)
+		procs[i] = spawn(t, append([]string{"node"}, nodes[i].Args...)...)
 		if got := procs[i].line(t); got != "ready" {
 			t.Fatalf("node %s says %q", nodes[i].Name, got)
 		}

@@ -17,17 +17,15 @@ import (
 
 // Node is one server of a cluster.
 type Node struct {
-	Name, Cluster string
-	Client, Peer  int // ports
-	Dir           string
-	Routes        []string // routes of all nodes
+	Name, URL string          // URL is the address for clients
+	Options   *server.Options // settings that the operator's guide asks for
+	Args      []string        // arguments for Serve
 }
 
 // NewNodes returns n nodes of one cluster with directories below dir, on ports that are free
 // now.
 func NewNodes(n int, dir string) ([]Node, error) {
 	nodes := make([]Node, n)
-	var routes []string
 	var held []net.Listener // keeps ports taken until all are chosen
 	port := func() (int, error) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -38,16 +36,21 @@ func NewNodes(n int, dir string) ([]Node, error) {
 		return l.Addr().(*net.TCPAddr).Port, nil
 	}
 	var errs []error
+	var routes []string
 	for i := range nodes {
 		client, err := port()
 		peer, err2 := port()
 		errs = append(errs, err, err2)
 		name := fmt.Sprint("n", i)
-		nodes[i] = Node{Name: name, Cluster: "riffle-test", Client: client, Peer: peer, Dir: filepath.Join(dir, name)}
+		nodes[i] = Node{Name: name, URL: fmt.Sprintf("nats://127.0.0.1:%d", client),
+			Args: []string{name, "riffle-test", strconv.Itoa(client), strconv.Itoa(peer), filepath.Join(dir, name)}}
 		routes = append(routes, fmt.Sprintf("nats://127.0.0.1:%d", peer))
 	}
 	for i := range nodes {
-		nodes[i].Routes = routes
+		nodes[i].Args = append(nodes[i].Args, strings.Join(routes, ","))
+		var err error
+		nodes[i].Options, err = options(nodes[i].Args)
+		errs = append(errs, err)
 	}
 	for _, l := range held {
 		errs = append(errs, l.Close())
@@ -55,50 +58,40 @@ func NewNodes(n int, dir string) ([]Node, error) {
 	return nodes, errors.Join(errs...)
 }
 
-// Options returns the settings that the operator's guide asks for.
-func (n Node) Options() *server.Options {
-	return &server.Options{ServerName: n.Name, Host: "127.0.0.1", Port: n.Client, NoLog: true, NoSigs: true,
-		JetStream: true, StoreDir: n.Dir, SyncAlways: true, JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 4 << 30,
-		Cluster: server.ClusterOpts{Name: n.Cluster, Host: "127.0.0.1", Port: n.Peer},
-		Routes:  server.RoutesFromStr(strings.Join(n.Routes, ","))}
-}
-
-// Args returns the arguments for Serve.
-func (n Node) Args() []string {
-	return []string{n.Name, n.Cluster, strconv.Itoa(n.Client), strconv.Itoa(n.Peer), n.Dir, strings.Join(n.Routes, ",")}
-}
-
-// Serve runs a node until the process ends, and prints "ready" once it accepts connections.
-func Serve(args []string, out io.Writer) error {
+// options reads a node's name, cluster, ports for clients and peers, directory, and the routes
+// of all nodes.
+func options(args []string) (*server.Options, error) {
 	if len(args) != 6 {
-		return fmt.Errorf("natstest: %d arguments, want 6", len(args))
+		return nil, fmt.Errorf("natstest: %d arguments, want 6", len(args))
 	}
 	client, err := strconv.Atoi(args[2])
 	peer, err2 := strconv.Atoi(args[3])
 	if err := errors.Join(err, err2); err != nil {
-		return fmt.Errorf("natstest: %w", err)
+		return nil, fmt.Errorf("natstest: %w", err)
 	}
-	n := Node{Name: args[0], Cluster: args[1], Client: client, Peer: peer, Dir: args[4], Routes: strings.Split(args[5], ",")}
-	s, err := server.NewServer(n.Options())
+	return &server.Options{ServerName: args[0], Host: "127.0.0.1", Port: client, NoLog: true, NoSigs: true,
+		JetStream: true, StoreDir: args[4], SyncAlways: true, JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 4 << 30,
+		Cluster: server.ClusterOpts{Name: args[1], Host: "127.0.0.1", Port: peer},
+		Routes:  server.RoutesFromStr(args[5])}, nil
+}
+
+// Serve runs a node until the process ends, and prints "ready" once it accepts connections.
+func Serve(args []string, out io.Writer) error {
+	o, err := options(args)
+	if err != nil {
+		return err
+	}
+	s, err := server.NewServer(o)
 	if err != nil {
 		return fmt.Errorf("natstest: %w", err)
 	}
 	s.Start()
 	if !s.ReadyForConnections(20 * time.Second) {
-		return fmt.Errorf("natstest: node %s does not start", n.Name)
+		return fmt.Errorf("natstest: node %s does not start", o.ServerName)
 	}
 	if _, err := fmt.Fprintln(out, "ready"); err != nil {
 		return err
 	}
 	s.WaitForShutdown()
 	return nil
-}
-
-// URLs returns the addresses that clients of the cluster connect to.
-func URLs(nodes []Node) string {
-	var out []string
-	for _, n := range nodes {
-		out = append(out, fmt.Sprintf("nats://127.0.0.1:%d", n.Client))
-	}
-	return strings.Join(out, ",")
 }
