@@ -9,7 +9,7 @@ import (
 	"io"
 )
 
-// ErrMAC is wrapped if a report's MAC is wrong.
+// ErrMAC is returned if the MAC of a report or an ask is wrong.
 var ErrMAC = errors.New("wire: MAC does not fit")
 
 // SessionRequest asks the shuffler for a session, which authenticates a client's reports and
