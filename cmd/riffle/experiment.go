@@ -84,9 +84,10 @@ func experimentNames(_ *cobra.Command, args []string, _ string) (names []cobra.C
 // settingNames completes --setting if the experiment is known.
 func settingNames(_ *cobra.Command, args []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
 	if len(args) == 1 {
-		e, _ := experiment.Find(args[0])
-		for _, s := range e.Settings {
-			names = append(names, s.Name)
+		for _, e := range experiment.List(args[0]) {
+			for _, s := range e.Settings {
+				names = append(names, s.Name)
+			}
 		}
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
@@ -99,10 +100,11 @@ func (f *experimentFlags) run(cmd *cobra.Command, name string) error {
 		}
 		return f.list(cmd.OutOrStdout())
 	}
-	e, ok := experiment.Find(name)
-	if !ok {
+	found := experiment.List(name)
+	if len(found) == 0 {
 		return usage("experiment %q must be one of e1 to e7, or list", name)
 	}
+	e := found[0]
 	given := cmd.Flags().Changed
 	switch {
 	case f.options.Seeds < 1 || f.options.Seeds > 1000:

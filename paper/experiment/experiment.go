@@ -64,19 +64,10 @@ func (s Setting) rounds() int64 {
 	return s.Train.Rounds
 }
 
-// List returns all experiments, in order.
-func List() []Experiment {
-	return []Experiment{e1(), e2(), e3(), e4(), e5(), e6(), e7()}
-}
-
-// Find returns the experiment of that name.
-func Find(name string) (Experiment, bool) {
-	all := List()
-	i := slices.IndexFunc(all, func(e Experiment) bool { return e.Name == name })
-	if i < 0 {
-		return Experiment{}, false
-	}
-	return all[i], true
+// List returns the experiments of these names, in order; no names mean all.
+func List(names ...string) []Experiment {
+	all := []Experiment{e1(), e2(), e3(), e4(), e5(), e6(), e7()}
+	return slices.DeleteFunc(all, func(e Experiment) bool { return len(names) > 0 && !slices.Contains(names, e.Name) })
 }
 
 // Quick returns the experiment with a fiftieth of the rounds, or with a tenth of the clients

@@ -296,7 +296,7 @@ func TestRecordedResults(t *testing.T) {
 
 func TestSettings(t *testing.T) {
 	for _, e := range List() {
-		if found, ok := Find(e.Name); !ok || found.Title != e.Title {
+		if found := List(e.Name); len(found) != 1 || found[0].Title != e.Title {
 			t.Errorf("%s is not found", e.Name)
 		}
 		keys := map[string]bool{}

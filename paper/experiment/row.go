@@ -39,7 +39,7 @@ var recorded embed.FS
 func Recorded(name string) ([]Row, error) {
 	raw, err := recorded.ReadFile("recorded/" + name + ".csv")
 	if errors.Is(err, fs.ErrNotExist) {
-		if _, ok := Find(name); !ok {
+		if len(List(name)) == 0 {
 			return nil, fmt.Errorf("experiment: no experiment %q", name)
 		}
 		return nil, nil

@@ -87,7 +87,7 @@ func NewTable(e Experiment, rows, rivals []Row) Table {
 	t.Slopes = slopes(t.Outcomes)
 	ours := slices.DeleteFunc(slices.Clone(t.Outcomes), func(o outcome) bool { return o.Setting.Paper })
 	for _, name := range e.Rivals {
-		if other, ok := Find(name); ok {
+		for _, other := range List(name) {
 			for _, o := range outcomes(other, rivals) {
 				o.Setting.Name = name + "/" + o.Setting.Name
 				ours = append(ours, o)
