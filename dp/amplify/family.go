@@ -30,13 +30,15 @@ func Blanket(eps0 float64) float64 { return 2 / (math.Exp(eps0) + 1) }
 func Clones(eps0 float64) float64 { return math.Exp(-eps0) }
 
 // Family is a class of local randomizers with a dominating pair for the shuffle
-// of k of its reports. Make one with ClonesFamily, KRR, KnownTV, Laplace or RR2.
+// of k of its reports. Make one with ClonesFamily, KRR, KnownTV, Laplace, RR2,
+// Cap or Rising.
 type Family struct {
 	kind familyKind
 	eps0 float64
 	rate float64 // rate of clones
 	// These belong to a pair of three parts; see threePart.
 	kappa, pair, single, victim, beside, other float64
+	rising                                     *risingLaw // of reports whose density rises with a score
 }
 
 type familyKind int
@@ -45,6 +47,7 @@ const (
 	clonesKind familyKind = iota + 1
 	threePartKind
 	binaryKind
+	risingKind
 )
 
 // ClonesFamily is the family of every eps0-LDP randomizer. It uses clones at the rate
@@ -132,6 +135,8 @@ func (f Family) crowd(k int64, err float64) (crowd, error) {
 		return newThreePart(f, k, err), nil
 	case binaryKind:
 		return newBinary(f.eps0, k, 2e7, 512)
+	case risingKind:
+		return newRising(f.rising, k, true), nil
 	default:
 		return nil, errNoFamily
 	}
@@ -148,6 +153,8 @@ func (f Family) crowds(k int64) (crowd, error) {
 	case binaryKind:
 		b, err := newBinary(f.eps0, k, 5e5, 128)
 		return &rounded{crowd: b, kept: map[int64][]float64{}}, err
+	case risingKind:
+		return &rounded{crowd: newRising(f.rising, k, false), kept: map[int64][]float64{}}, nil
 	default:
 		return nil, errNoFamily
 	}

@@ -1,0 +1,154 @@
+package amplify
+
+import (
+	"math"
+	"math/bits"
+
+	"github.com/riffle-dp/riffle/internal/tail"
+)
+
+// risingCrowd is the crowd of reports whose density rises with a score. Few reports are
+// counted outcome by outcome; for many, the law of U is the pair whose δ is above the
+// divergence at every node. See rising.md.
+type risingCrowd struct {
+	outcomes
+	law *risingLaw
+	// few is the largest number of reports that are counted outcome by outcome.
+	few   int64
+	table [][]float64     // law of (A, B) after len(rows) reports of the common part
+	rows  [][]float64     // rows[m] are the one-sided masses of U for m of them
+	lines map[int][]*line // by octave of k, one for each node; nil: only farMass
+	fixed bool            // whether k is always the same
+}
+
+// enumerated bounds the number of terms that are added for few reports.
+const enumerated = 2e7
+
+// newRising returns a crowd for numbers of reports near k; fixed says that no others are asked
+// for.
+func newRising(law *risingLaw, k int64, fixed bool) *risingCrowd {
+	c := &risingCrowd{law: law, lines: map[int][]*line{}, fixed: fixed}
+	// U has about the variance χ/4kt² under the pair, t = (E−1)/(E+1).
+	chi := 0.
+	for _, r := range law.rays {
+		chi += r.mass * (r.p - r.q) * (r.p - r.q)
+	}
+	t := math.Tanh(law.eps0 / 2)
+	// Half as many nodes a deviation add 1e-4 of ε, and serve many k four times as fast.
+	size, core := 4*float64(k)*t*t/chi, float64(wideDeviations)
+	if !fixed {
+		size, core = size/4, core/2
+	}
+	c.outcomes = outcomes{law.eps0, newAxis(math.Max(1, size), core)}
+	c.axis.refine(func(u float64) float64 { return c.loss(u, 1) },
+		func(loss float64) float64 { return math.Min(1, math.Tanh(loss/2)/math.Tanh(law.eps0/2)) })
+	steps := float64(len(law.joint) - 1)
+	c.few = int64(math.Cbrt(enumerated * 6 / (steps * steps * float64(len(law.rays)))))
+	return c
+}
+
+// given returns the one-sided masses of U for k reports.
+func (c *risingCrowd) given(k int64) []float64 {
+	if k <= c.few {
+		return c.enumerate(k)
+	}
+	return c.inverted(k)
+}
+
+// enumerate mixes the laws of U over the number m of reports of the common part, given which
+// (P+Q)/2 has the weight (m + w(A+B)/2)/k.
+func (c *risingCrowd) enumerate(k int64) []float64 {
+	mass := make([]float64, len(c.axis.u))
+	c.grow(k)
+	l := c.law.common
+	for m := int64(1); m <= k; m++ {
+		w := math.Exp(tail.LogPMF(k, m, l, 1-l)) / float64(k) * (1 + 1e-11)
+		for i, x := range c.rows[m] {
+			mass[i] += w * x
+		}
+	}
+	return mass
+}
+
+// grow computes rows up to m = k.
+func (c *risingCrowd) grow(k int64) {
+	steps := len(c.law.joint) - 1
+	if c.rows == nil {
+		c.rows, c.table = make([][]float64, 1), [][]float64{{1}}
+	}
+	w := c.law.height
+	for m := len(c.rows); m <= int(k); m++ {
+		// Add one report to A and B.
+		next := make([][]float64, m*steps+1)
+		for a := range next {
+			next[a] = make([]float64, m*steps+1)
+		}
+		for a, row := range c.table {
+			for b, x := range row {
+				if x == 0 {
+					continue
+				}
+				for i, joint := range c.law.joint {
+					for j, p := range joint {
+						if p > 0 {
+							next[a+i][b+j] += x * p
+						}
+					}
+				}
+			}
+		}
+		c.table = next
+		row := make([]float64, len(c.axis.u))
+		for a, line := range next {
+			for b := range min(a, len(line)) {
+				if x := line[b]; x > 0 {
+					both := 2*float64(m) + w*float64(a+b)
+					u := w * float64(a-b) / both / math.Tanh(c.eps0/2)
+					c.axis.split(row, math.Min(1, u), x*both/2)
+				}
+			}
+		}
+		c.rows = append(c.rows, row)
+	}
+}
+
+// inverted returns the masses of the pair whose δ at the nodes is at least the divergence.
+func (c *risingCrowd) inverted(k int64) []float64 {
+	u := c.axis.u
+	lines := c.linesFor(k)
+	over, delta := make([]float64, len(u)), make([]float64, len(u))
+	for i, x := range u {
+		over[i] = math.Expm1(c.loss(x, 1))
+		if delta[i] = farMass; lines[i] != nil {
+			delta[i] += lines[i].above(k)
+		}
+	}
+	delta[len(u)-1] = 0 // no loss exceeds that of the largest level
+	mass := hull(over, delta)
+	for i := range mass {
+		mass[i] *= 1 + over[i]/2 // (P+Q)/2 from Q
+	}
+	return mass
+}
+
+// linesFor returns the integrals that serve k, one for each node.
+func (c *risingCrowd) linesFor(k int64) []*line {
+	octave, least, most, smooth := bits.Len64(uint64(k)), k, k, fineSmoothing
+	if !c.fixed {
+		smooth = coarseSmoothing
+		least = int64(1) << (octave - 1)
+		most = 2*least - 1
+	}
+	lines, ok := c.lines[octave]
+	if !ok {
+		lines = make([]*line, len(c.axis.u))
+		for i, u := range c.axis.u[:len(c.axis.u)-1] {
+			lines[i] = newLine(c.law.rays, math.Expm1(c.loss(u, 1)), float64(least), float64(most), smooth)
+			if lines[i] == nil && c.loss(u, 1) > 0 {
+				break // δ falls
+			}
+		}
+		c.lines[octave] = lines
+	}
+	return lines
+}
