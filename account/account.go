@@ -3,7 +3,8 @@
 // other bound beside it.
 //
 // Bounds are for replace-one adjacency: n is public, and one client's data changes. ε and
-// losses are in nats, δ is a probability.
+// losses are in nats, δ is a probability, E = e^ε₀. Families, clones and inclusion are
+// explained in package amplify; EAB and SCI are papers, named in package literature.
 package account
 
 import (
@@ -16,10 +17,11 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// Accountant is the default dp.Accountant. It takes the tightest pair of each round, the
-// blanket or that of its reports' class, and composes the pairs by privacy-loss
-// distributions; its answer is never worse than Rényi or pure composition. Safe for
-// concurrent use; it remembers pairs as a cache only. The zero value is ready for use.
+// Accountant is the default dp.Accountant. For each round it takes the tightest dominating pair
+// that is proved: the blanket, which covers any ε₀-LDP reports, or the pair of the reports'
+// class. It composes the pairs by privacy-loss distributions. Its answer is never worse than
+// Rényi or pure composition. Safe for concurrent use; it remembers pairs as a cache only. The
+// zero value is ready for use.
 type Accountant struct{ engine engine }
 
 var _ dp.Accountant = (*Accountant)(nil)

@@ -95,7 +95,7 @@ type filtered struct {
 	dropped float64 // the mass left out of the divergences
 }
 
-// plus returns f with the charge of a round added times times, rounded up.
+// plus returns f after times further rounds, each of the charge one, rounded up.
 func (f filtered) plus(one filtered, times int64) filtered {
 	return filtered{(f.spent + one.spent*float64(times)) * (1 + 0x1p-50), (f.dropped + one.dropped*float64(times)) * (1 + 0x1p-50)}
 }
@@ -141,8 +141,8 @@ type filterKey struct {
 	delta float64
 }
 
-// filter returns the charge of one round to a filter, by the narrowest pair of its reports.
-// The caller holds e.mu.
+// filter returns what one round adds to a Rényi filter, computed from the narrowest pair that
+// covers its reports. The caller holds e.mu.
 func (e *engine) filter(s shape, order, delta float64) (filtered, error) {
 	k := filterKey{s, order, delta}
 	if f, ok := e.filters[k]; ok {

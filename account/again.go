@@ -16,10 +16,11 @@ const againShare = 1e-4
 // clients are not relied on and may decide which rounds are void; then all rounds up to last
 // are counted.
 //
-// A round's cost that relies on chance holds for a round that may be void. So Again counts
-// announced rounds: R of them, where fewer than q.Rounds of R rounds bring enough reports with
-// probability at most τ. Stopping early is post-processing; the rest costs τ of δ. A round
-// whose cost does not rely on chance costs no more if it is known not to be void.
+// A bound that relies on a random number of reports is proved for an announced round, which may
+// turn out void. So Again counts announced rounds: R of them, where fewer than q.Rounds of R
+// rounds bring enough reports with probability at most τ. Stopping early is post-processing;
+// the rest costs τ of δ. A round whose cost does not rely on chance costs no more if it is
+// known not to be void.
 //
 // Source: account/again.md.
 func (q Query) Again(minReports, last int64, others bool) Query {

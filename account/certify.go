@@ -25,10 +25,10 @@ const (
 	certifyInfinite = 0x1p-169
 )
 
-// Certify makes a certificate of an upper bound, on ε at q.Delta or on δ at q.Eps, by a
-// method that can be certified; "" means the tightest of them. It proves nothing:
+// Certify makes a certificate of an upper bound, on ε at q.Delta or on δ at q.Eps, by a method
+// that can be certified; "" means the tightest of them. It proves nothing:
 // certificate.Document's Verify does. Its claim exceeds Answer's by certifyMargin and, for a
-// single round, by the grid's 1e-4.
+// single round, by 1e-4 for the grid.
 func Certify(ctx context.Context, q Query, method string) (certificate.Document, error) {
 	if err := q.Validate(); err != nil {
 		return certificate.Document{}, err
@@ -147,7 +147,7 @@ func (e *engine) certifyLoss(s shape, c clones, times, delta, infinite float64) 
 	if cut := pld.Truncate(pair, infinite); len(cut.Atoms) > 0 {
 		pair = cut
 	}
-	// Truncate's own figure is at most this mass.
+	// The mass that Truncate dropped is at most this.
 	out := dp.Pair{Remainders: []dp.Remainder{{Mass: infinite * (1 + 1e-8), MaxLoss: s.eps0}}}
 	var top, mass float64
 	for _, a := range pair.Atoms {

@@ -67,8 +67,8 @@ var classPairs = []clones{
 		family: func(s shape) (amplify.Family, error) { return amplify.Laplace(s.eps0) }},
 }
 
-// clones names a proved dominating pair: a rate of clones or, if rate is nil, the family of a
-// shape.
+// clones names a proved dominating pair: that of clones at a rate or, if rate is nil, that of
+// the family which family returns for a shape.
 type clones struct {
 	name, source string
 	rate         func(eps0 float64) float64

@@ -82,8 +82,8 @@ func basic(parts []part) float64 {
 func (e *engine) renyi(parts []part, c clones, delta float64) (curve rdp.Curve, dropped float64, err error) {
 	cut := math.Min(1e-250, dropShare*delta) / rounds(parts)
 	if delta < 1 && anyGaussian(parts) {
-		// Their losses have no maximum: if k depends on chance, rounds of few reports would
-		// decide the divergence at every useful order.
+		// Gaussian reports' losses have no maximum: if k depends on chance, rounds of few
+		// reports would decide the divergence at every useful order.
 		cut = dropShare * delta / rounds(parts)
 	}
 	pairs := make([]dp.Pair, len(parts))

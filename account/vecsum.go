@@ -168,8 +168,8 @@ func sumGDP(_ context.Context, q Query) (answer, error) {
 	return answer{eps: eps, delta: q.Delta, note: q.alwaysNote()}, err
 }
 
-// gaussian returns a question about sums of Gaussian reports. Its answer, with tail added to
-// δ, holds for the query; the windows of the noise are those for delta.
+// gaussian returns a question about sums of Gaussian reports. Its answer, with tail added to δ,
+// holds for the query. tail is computed for the given delta.
 func (q Query) gaussian(ctx context.Context, delta float64) (g Query, tail float64, err error) {
 	p, crowded := q.Sum, 0.
 	if q.counted() {
@@ -240,8 +240,8 @@ func (q Query) Gaussian(sigma float64) (Query, error) {
 	return g, nil
 }
 
-// amongHonest credits chance among the honest clients only, n' = ⌊γn⌋ of them: the others may
-// come to any round or to none.
+// amongHonest restricts a question to the honest clients, n' = ⌊γn⌋ of them, because only their
+// choices follow the known chance: the others may come to any round or to none.
 //
 // Sampled: of a round's κ ≤ k reports, the κ' honest ones come from a uniform subset of the
 // n', given their number. It is not known how many of the k the draw and the others leave,

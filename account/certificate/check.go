@@ -59,8 +59,8 @@ func reject(format string, args ...any) error {
 	return fmt.Errorf("certificate: %s: %w", fmt.Sprintf(format, args...), ErrRejected)
 }
 
-// verifyBasic checks a claim of pure composition: a round is pure with loss log(1 + γ(E−1)),
-// γ the largest possible share of clients in it.
+// verifyBasic checks a claim of pure composition: a round's loss is at most log(1 + γ(E−1)),
+// with E = e^ε₀ and γ the largest possible share of clients in it.
 func (d Document) verifyBasic(times int64) error {
 	who := d.Query.reporters()
 	gamma := quo(whole(who.asked), whole(who.n))

@@ -125,9 +125,10 @@ func coin(n int64, thresholds []int64, tiny *big.Float) (point, tail []*big.Floa
 // curve bounds the hockey-stick divergence D_g of one round from above at each g ≥ 1 of a
 // rising list, within 2^-40·infinite.
 //
-// Given C clones, m = C+1 reports hide each other. The first count is 1+B or B with B ~
-// Bin(m−1, ½), and under P it is 1+B with odds of E to 1. With a the smallest first count
-// whose likelihood ratio exceeds G,
+// Given C clones (reports that equally likely look like the client's under either dataset), m =
+// C+1 reports hide each other. E is e^ε₀. The first count is 1+B or B with B ~ Bin(m−1, ½), and
+// under P it is 1+B with odds of E to 1. With a the smallest first count whose likelihood ratio
+// exceeds G,
 //
 //	D_G = (E − G)/(E+1)·Pr[B = a−1] − (G − 1)·Pr[B ≥ a],
 //
@@ -214,8 +215,8 @@ func (d Document) blocks(ctx context.Context, g []*big.Float, rate, tiny *big.Fl
 		if k.block < 0 {
 			continue // no reports
 		}
-		// In a block, the smallest k gives the smallest crowd and the largest k the largest
-		// inclusion.
+		// In a block, the smallest k gives the fewest reports that hide each other, and the
+		// largest k the largest inclusion.
 		size, included := int64(1), who.asked
 		if k.block > 0 {
 			size = starts[k.block-1]

@@ -113,7 +113,7 @@ func (c *children) start(name string, args ...string) error {
 	return nil
 }
 
-// failed returns an error if a process has ended. A process that may names is allowed to end
+// failed returns an error if a process has ended. Processes listed in may are allowed to end
 // without an error.
 func (c *children) failed(may ...string) error {
 	c.mu.Lock()

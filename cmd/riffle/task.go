@@ -30,8 +30,8 @@ which only its owner may open.`,
 	return cmd
 }
 
-// taskJSON returns a task as the command line prints it; the keys are part of the contract.
-// What more has is added.
+// taskJSON returns a task as the command line prints it; the keys are part of the contract. The
+// entries of more are added.
 func taskJSON(t *operatorv1.Task, more map[string]any) map[string]any {
 	rejected, failed := map[string]int64{}, map[string]int64{} // so that JSON never has null
 	maps.Copy(rejected, t.Rejected)

@@ -210,7 +210,7 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output, page serving) (err 
 	if err == nil {
 		err = writeReport(r, summary, false)
 	}
-	halfway := false // whether the page is of a run that can be resumed
+	halfway := false // whether the page shows a run that stopped early and can be resumed
 	if errors.Is(err, train.ErrInterrupted) && r.Round > 0 {
 		so, reportErr := r.Summary()
 		if reportErr == nil {

@@ -85,8 +85,8 @@ func (b *binary) blockOf(others int64) int64 {
 	return max(1, (others+blocks)/blocks)
 }
 
-// raise raises delta to the divergences for inputs in which ones clients hold 1 and zeros
-// clients hold 0. With S the number of ones that they report,
+// raise raises delta to the divergences for inputs of which ones, a number, are 1 and zeros are
+// 0. With S the number of reports of 1 from these clients,
 //
 //	δ(ε) = max over x of (E − e^ε)/(E+1)·Pr[S = x−1] − (e^ε − 1)·Pr[S ≥ x].
 func (b *binary) raise(delta, over []float64, ones, zeros int64) {
@@ -145,9 +145,9 @@ func hull(over, delta []float64) []float64 {
 	return mass
 }
 
-// count returns the law of the number of ones reported by ones clients that hold 1 and zeros
-// clients that hold 0. It leaves out at most farMass above and 2e-17 below; the listed masses
-// add up to 1. Relative error: a few units per value away from the mode.
+// count returns the law of the number of reports of 1, where ones is the number of clients that
+// hold 1 and zeros the number that hold 0. It leaves out at most farMass above and 2e-17 below;
+// the listed masses add up to 1. Relative error: a few units per value away from the mode.
 //
 // The generating function (q₁+p₁z)^a(q₂+p₂z)^b gives a recurrence over three values. Going
 // down above n*, and up below n*, none of its terms is subtracted.

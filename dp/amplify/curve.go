@@ -75,7 +75,7 @@ type clonesCurve struct {
 	length int // number of the first blocks, which have consecutive falling numbers of clones
 }
 
-// block is a case of probability weight in which there are at least clones clones.
+// block is a case, of probability weight, in which the number of clones is at least clones.
 type block struct {
 	clones int64
 	weight float64

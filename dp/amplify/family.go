@@ -7,11 +7,11 @@
 // A [Family] says what is known about the reports' randomizer: only ε₀ ([ClonesFamily]), or
 // also its class. [Gaussian] is for sums of Gaussian reports.
 //
-// Here are the project's own theorems, each with its proof in a note beside the code; bounds
-// of the literature are in package literature. ε₀ and losses are in nats, E = e^ε₀; of n
-// clients k report, and γ is a client's chance to report. Neighbours differ in one client's
-// data (replace-one; [Removal] is the exception). If a bound's precondition is missing, the
-// error wraps [dp.ErrNoBound].
+// Here are the project's own theorems, each with its proof in a note beside the code; bounds of
+// the literature are in package literature. ε₀ and losses are in nats, E = e^ε₀; of n clients k
+// report, and γ is a client's inclusion, its chance to be in the round. Neighbours differ in
+// one client's data (replace-one; [Removal] is the exception). If a bound's precondition is
+// missing, the error wraps [dp.ErrNoBound].
 package amplify
 
 import (
@@ -125,8 +125,8 @@ func Laplace(eps0 float64) (Family, error) {
 	return KnownTV(eps0, math.Min(a, 1/(math.Exp(eps0)+1)))
 }
 
-// crowd returns the laws of U for k reports; err is the relative error of ε that blocks may
-// cause.
+// crowd returns the family's crowd for rounds of k reports; err is the relative error of ε that
+// blocks may cause.
 func (f Family) crowd(k int64, err float64) (crowd, error) {
 	switch f.kind {
 	case clonesKind:
@@ -142,13 +142,13 @@ func (f Family) crowd(k int64, err float64) (crowd, error) {
 	}
 }
 
-// crowds returns the laws of U for many numbers of reports near k.
+// crowds returns the family's crowd for rounds of many different numbers of reports near k.
 func (f Family) crowds(k int64) (crowd, error) {
 	switch f.kind {
 	case clonesKind:
 		return newBuilder(f.eps0, f.rate, k, wideDeviations, arrivalError/5), nil
 	case threePartKind:
-		t := newThreePart(f, k, 2*arrivalError) // the laws of three parts take longer to compute
+		t := newThreePart(f, k, 2*arrivalError) // a crowd of three parts takes longer to compute
 		return &rounded{crowd: t, kept: map[int64][]float64{}}, nil
 	case binaryKind:
 		b, err := newBinary(f.eps0, k, 5e5, 128)

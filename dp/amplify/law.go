@@ -6,10 +6,11 @@ import (
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
-// A clones pair is a law of U = (a − b)/m under (P+Q)/2, where a and b are the numbers of the
-// m reports on either symbol. P and Q weigh U = u by 1 ± tu, t = (E−1)/(E+1). Both weights
-// are linear in u, so moving mass outwards without moving its mean gives another pair that
-// dominates. law.md has the argument.
+// The pair of m reports that hide each other is given by the law of U = (a − b)/m under
+// (P+Q)/2. Here a of the m reports look like the victim's under P, and b like its report under
+// Q. P and Q weigh U = u by 1 ± tu, t = (E−1)/(E+1). Both weights are linear in u, so moving
+// mass outwards without moving its mean gives another pair that dominates. law.md has the
+// argument.
 
 // axis is a grid of u ≥ 0: uniform near 0, then geometric up to 1.
 type axis struct {

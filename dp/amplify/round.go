@@ -22,8 +22,10 @@ func blockWidth(err float64) func(mean, deviation, z float64) int64 {
 	}
 }
 
-// crowd describes how shuffled reports hide each other: it is the law of U for each number of
-// reports, as one-sided masses on an axis. More reports hide more.
+// A crowd describes how shuffled reports hide each other. For each number k of reports, given
+// returns the law of a number U in [−1, 1], from which a round's losses follow (see law.go).
+// The law is symmetric, so it is given by the masses on the nodes u > 0 of an axis. More
+// reports hide more.
 type crowd interface {
 	given(k int64) []float64
 	on() outcomes
@@ -127,7 +129,7 @@ func SampledLoss(loss, gamma float64) float64 {
 	return math.Log1p(gamma * math.Expm1(loss))
 }
 
-// outcomes converts values of U to losses.
+// outcomes converts the values u of U to losses.
 type outcomes struct {
 	eps0 float64
 	axis *axis
@@ -135,11 +137,12 @@ type outcomes struct {
 
 func (o outcomes) on() outcomes { return o }
 
-// builder is the crowd of clones for numbers of reports near one.
+// builder is the crowd of clones. Its axis suits numbers of reports near the one it is made
+// for.
 type builder struct {
 	outcomes
 	rate  float64
-	width int64 // width of blocks of clones
+	width int64 // the number of clones plus one is rounded down to multiples of width
 	rows  map[int64][]float64
 }
 
@@ -179,8 +182,8 @@ func (b outcomes) loss(u, gamma float64) float64 {
 	return math.Log1p(gamma * 2 * t * u / under)
 }
 
-// atoms appends the outcomes of a law of U to a list, for a round of probability weight and
-// inclusion gamma.
+// atoms appends to a list the outcomes of a round with the given inclusion gamma, from the
+// masses of U on the nodes; weight is the round's probability.
 func (b outcomes) atoms(to []dp.Atom, mass []float64, weight, gamma float64) []dp.Atom {
 	shrink := math.Exp(-b.eps0)
 	for i, w := range mass {

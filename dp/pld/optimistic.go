@@ -128,12 +128,12 @@ type Lower struct {
 	keep       float64 // factor that covers the rounding of masses
 }
 
-// ComposeOutcomes bounds from below the composition of times equal rounds. outcomes, with
-// losses of either sign, are a part of a round's pair of laws: their masses under Q, which may
-// add up to less than 1, and their losses. They are merged to a grid of the step, which leaks
-// at most as much. The tilt chooses where the result is sharp. It returns ErrNoBound if the
-// window needs too many points of that step. One round's masses may err by 4e-12 relative. See
-// optimistic.md.
+// ComposeOutcomes bounds from below the composition of equal rounds, times of them. outcomes,
+// with losses of either sign, are a part of a round's pair of laws: their masses under Q, which
+// may add up to less than 1, and their losses. They are merged to a grid of the step, which
+// leaks at most as much. The tilt chooses where the result is sharp. It returns ErrNoBound if
+// the window needs too many points of that step. One round's masses may err by 4e-12 relative.
+// See optimistic.md.
 func ComposeOutcomes(outcomes []dp.Atom, step float64, times int64, tilt float64) (*Lower, error) {
 	f, err := newFloor(outcomes, step)
 	if err != nil {
@@ -142,8 +142,8 @@ func ComposeOutcomes(outcomes []dp.Atom, step float64, times int64, tilt float64
 	return composeFloor(f, times, tilt)
 }
 
-// composeFloor composes the same floor times times. The tilt chooses where the result is
-// sharp. One round's masses may err by 4e-12 relative.
+// composeFloor composes a floor with itself, times rounds in all. The tilt chooses where the
+// result is sharp. One round's masses may err by 4e-12 relative.
 func composeFloor(f floor, times int64, tilt float64) (*Lower, error) {
 	if times < 1 {
 		return nil, fmt.Errorf("pld: %d repetitions must be at least 1", times)

@@ -15,9 +15,10 @@ const (
 	MethodA9      = "cjmp-a9"
 )
 
-// CJMP bounds ε at delta by one of these bounds, which method names. [MethodLemma31] is about one
-// coordinate whose two values lie as far apart as they can, the others about a whole vector.
-// [MethodA9] needs only the fraction Honest of the clients to add noise, the others need all.
+// CJMP bounds ε at delta by the bound named method: [MethodLemma31], [MethodThm32] or [MethodA9].
+// [MethodLemma31] is about one coordinate whose two values lie as far apart as they can, the
+// others about a whole vector. [MethodA9] needs only the fraction Honest of the clients to add
+// noise, the others need all.
 //
 // Upper bounds, proved, replace-one. An error wraps dp.ErrNoBound outside a bound's conditions.
 func CJMP(method string, p Params, delta float64) (float64, error) {

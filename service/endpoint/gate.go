@@ -421,19 +421,20 @@ func visitOf(ctx context.Context) *visit {
 	return v
 }
 
-// Prove records that the caller of a request, found by its context, has shown that it is one
-// of the server's own callers, with a number of at least 0. From then on its connection does
-// not count among strangers', if it has few others.
+// Prove records that the sender of a request is known: it has shown that it is one of the
+// server's own callers, whose number, at least 0, is caller. ctx is the request's context. From
+// then on its connection does not count as a stranger's, unless this caller has many
+// connections.
 func Prove(ctx context.Context, caller int) {
 	if v := visitOf(ctx); v != nil && v.guest != nil {
 		v.guest.prove(caller)
 	}
 }
 
-// Hold counts n bytes that have arrived of a request's body, found by its context, until the
-// request ends. It returns false if there is no room: strangers have a share for each
-// address, and those of them that have been idle longest give way. Only one goroutine of a
-// request may call it.
+// Hold adds n to the bytes of a request's body that the server holds in memory, until the
+// request ends. ctx is the request's context. It returns false if there is no room: each
+// address of strangers has its share, and the connections that have been idle longest are
+// closed first. Only one goroutine of a request may call it.
 func Hold(ctx context.Context, n int64) bool {
 	v := visitOf(ctx)
 	if v == nil || v.guest == nil {

@@ -38,8 +38,8 @@ const (
 	sessionSpare = time.Hour
 )
 
-// sessionEnd returns when a session ends that was asked for at a time; both are in Unix
-// seconds.
+// sessionEnd returns the end of a session that a client asked for at the time asked; both are
+// in Unix seconds.
 func (s *Service) sessionEnd(asked int64) int64 {
 	const day = int64(sessionDay / time.Second)
 	least := asked + int64((s.config.Limits.MaxDuration+sessionSkew+sessionSpare)/time.Second)

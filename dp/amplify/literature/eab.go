@@ -57,13 +57,14 @@ func ShuffledMoment(eps0 float64, reports int64, rate, order float64) (float64, 
 // N(0, 1) from N(Mu, 1). Dong, Roth, Su 2022.
 type GDP struct{ Mu float64 }
 
-// ShuffleGDP is the limit law of times shuffles of k ≥ 2 reports, each with every client's,
+// ShuffleGDP is the Gaussian limit of a number, times, of composed shuffles, in each of which
+// all k ≥ 2 clients report:
 //
 //	μ = √times·2·tanh(ε₀/2)/√((k−1)e^{−ε₀} + 4E/(E+1)²).
 //
 // It is also that of shuffled Laplace DP-SGD: in each of times epochs all clients are split
 // into blocks of k clients, and each block of ε₀-LDP Laplace reports is shuffled; a client is
-// in one block an epoch. The exact bound is that of one shuffle, composed times times.
+// in one block an epoch. The exact bound is that of one shuffle, composed as often.
 //
 // Approximate: it under-reports ε (by 3.1 % at ε₀ = 1, k = 100, by 55 % at ε₀ = 4, k = 1000,
 // of one shuffle) and is never a guarantee. Source: EAB, Theorem 2; Algorithm 1, Theorem 3
