@@ -159,6 +159,8 @@ func (t *Terms) agree(ctx context.Context) *Refused {
 		return Refuse(CausePolicy, "randomizer %q is not allowed", w.Name)
 	case task.MinReports < p.MinReports:
 		return Refuse(CausePolicy, "n-min = %d is below %d", task.MinReports, p.MinReports)
+	case task.PerClient() > 1:
+		return Refuse(CauseTask, "%d messages in a round", task.PerClient())
 	case w.Dim < 1 || w.Dim > p.MaxModelBytes/4:
 		return Refuse(CausePolicy, "a model of %d parameters is above %d bytes", w.Dim, p.MaxModelBytes)
 	}
@@ -249,6 +251,8 @@ func (t *Terms) admit(ann wire.Announcement, e wire.Enrolment, now time.Time) *R
 		return Refuse(CauseTask, "announced for task %x", ann.Task[:4])
 	case ann.Trust != task.Trust || ann.Participation != task.Participation:
 		return Refuse(CauseTask, "trust %s, participation %s, the task has %s, %s", ann.Trust, ann.Participation, task.Trust, task.Participation)
+	case ann.PerClient() != task.PerClient():
+		return Refuse(CauseTask, "%d messages, the task has %d", ann.PerClient(), task.PerClient())
 	case ann.MinReports != task.MinReports:
 		return Refuse(CauseTask, "n-min = %d, the task has %d", ann.MinReports, task.MinReports)
 	case ann.Round > task.LastRound():

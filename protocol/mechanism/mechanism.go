@@ -27,6 +27,9 @@ func New(w wire.Mechanism) (randomizer.Randomizer, error) {
 	if w.Bits < 0 || w.Bits > w.Dim {
 		return nil, fmt.Errorf("mechanism: bits = %d must lie between 0 and dim = %d", w.Bits, w.Dim)
 	}
+	if w.Encoding != "" || len(w.Edges) != 0 || w.Height != 0 {
+		return nil, fmt.Errorf("mechanism: %q with encoding %q and %d edges is not known", w.Name, w.Encoding, len(w.Edges))
+	}
 	noise, summed := strings.CutPrefix(w.Name, sumPrefix)
 	if !summed {
 		if w.Sum != (wire.Sum{}) {

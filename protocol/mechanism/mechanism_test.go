@@ -42,7 +42,7 @@ func TestDescriptionsBuild(t *testing.T) {
 			t.Fatal(err)
 		}
 		v := again.(*VectorSum)
-		if !reflect.DeepEqual(v.Params, m.Params) || v.Event() != m.Event() || v.Describe() != w {
+		if !reflect.DeepEqual(v.Params, m.Params) || v.Event() != m.Event() || !reflect.DeepEqual(v.Describe(), w) {
 			t.Errorf("%s: %+v came back as %+v", kind, m.Params, v.Params)
 		}
 		x := []float32{.1, .2, -.3, .4, 0, .5}
@@ -74,6 +74,8 @@ func TestDescriptionsBuild(t *testing.T) {
 func TestDescriptionsAreRefused(t *testing.T) {
 	good := sum(t, vecsum.Binomial).Describe()
 	for want, change := range map[string]func(*wire.Mechanism){
+		`encoding "seed"`:           func(m *wire.Mechanism) { m.Encoding = wire.EncodingSeed },
+		"1 edges":                   func(m *wire.Mechanism) { m.Edges, m.Height = []float64{1}, 2 },
 		"dim = 0":                   func(m *wire.Mechanism) { m.Dim = 0 },
 		"dim = 1099511627776":       func(m *wire.Mechanism) { m.Dim = 1 << 40 },
 		"bits = 9 must":             func(m *wire.Mechanism) { m.Bits = 9 },

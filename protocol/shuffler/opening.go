@@ -53,6 +53,8 @@ func CheckOpening(ann wire.Announcement, e wire.Enrolment, last int64, now time.
 		return Refuse(wire.Refused, "the deadline must lie %v to %v ahead", l.MinDuration, l.MaxDuration)
 	case time.UnixMilli(ann.Opens).After(deadline.Add(-l.MinDuration)):
 		return Refuse(wire.Refused, "open for less than %v", l.MinDuration)
+	case ann.PerClient() > 1:
+		return Refuse(wire.Refused, "%d messages of each client", ann.PerClient())
 	case ann.ReportBytes < 1:
 		return Refuse(wire.Malformed, "parts of %d bytes", ann.ReportBytes)
 	case ann.ReportBytes+ann.ShareBytes > l.MaxReport:

@@ -20,6 +20,9 @@ type Announcement struct {
 	Eps0          float64 // of one report, including numerical slack
 	Sigma         float64 // of a vector sum: the σ of each client's noise, in units of Clip; see vecsum.Params.Sigma
 	Clip          float64 // radius of the gradient's ball
+	// Messages is the number of messages that each client sends; 0 means one. More take
+	// version 2.
+	Messages int64
 
 	// The remaining fields are for a network; a simulation leaves them empty.
 
@@ -28,7 +31,7 @@ type Announcement struct {
 	Deadline    int64    // Unix milliseconds; later reports are refused
 	Coordinator Key      // the key that reports, or their first shares, are sealed to
 	Aggregator  Key      // the key that second shares of a vector sum are sealed to
-	ReportBytes int64    // size of the sealed part for the coordinator
+	ReportBytes int64    // size of a sealed part for the coordinator: of one message
 	ShareBytes  int64    // size of the sealed part for the aggregator; 0 if there is none
 }
 

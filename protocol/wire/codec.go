@@ -8,8 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// Version is the protocol's version. Every message starts with it.
-const Version = 1
+// A message starts with its version. Version2 is Version with optional parts after the fields
+// (parts.go). A message has version 2 exactly if it carries something that version 1 has no
+// room for, so each message has one encoding.
+const (
+	Version  = 1
+	Version2 = 2
+)
 
 // Kinds of messages: the second byte of each. A number is never reused for another kind.
 const (
@@ -67,8 +72,11 @@ func Digest[T any, P labelled[T]](m T) [32]byte { return hash(P(&m).label(), Enc
 // [Entry], [Exclusion], [Header], [Partial], [RoundClosed], [Session], [SessionRequest], [ShareIDs] or
 // [Task].
 func Encode[T any, P message[T]](m T) []byte {
-	c := codec{b: []byte{Version, byte(P(&m).kind())}}
+	c := codec{b: []byte{Version, P(&m).kind()}}
 	P(&m).fields(&c)
+	if e, ok := any(&m).(extended); ok {
+		c.writeParts(e.parts())
+	}
 	return c.b
 }
 
@@ -76,8 +84,15 @@ func Encode[T any, P message[T]](m T) []byte {
 func Decode[T any, P message[T]](b []byte) (T, error) {
 	var m, none T
 	c := codec{b: b, reads: true}
-	c.head(P(&m).kind())
+	version := c.head(P(&m).kind())
 	P(&m).fields(&c)
+	if version == Version2 {
+		var known []part
+		if e, ok := any(&m).(extended); ok {
+			known = e.parts()
+		}
+		c.readParts(known)
+	}
 	if err := c.end(); err != nil {
 		return none, err
 	}
@@ -92,15 +107,16 @@ type codec struct {
 	err   error
 }
 
-// head reads the version and the kind.
-func (c *codec) head(k byte) {
-	var version, kind byte
-	if c.u8(&version); c.read() && version != Version {
-		c.fail("version %d, this program speaks %d", version, Version)
+// head reads the version and the kind, and returns the version.
+func (c *codec) head(k byte) (version byte) {
+	var kind byte
+	if c.u8(&version); c.read() && version != Version && version != Version2 {
+		c.fail("version %d, this program speaks %d and %d", version, Version, Version2)
 	}
 	if c.u8(&kind); c.read() && kind != k {
 		c.fail("kind %d, want %d", kind, k)
 	}
+	return version
 }
 
 // read says whether the codec reads fields and has met no error so far.

@@ -18,6 +18,9 @@ type Task struct {
 	Rounds        int64 // the most rounds that the task may have
 	Delta         float64
 	Mechanism     Mechanism
+	// Messages is the number of messages that each client sends in a round; 0 means one.
+	// More take version 2.
+	Messages int64
 	// Config describes the model. It is opaque here and the same for all.
 	Config []byte
 }
@@ -31,7 +34,23 @@ type Mechanism struct {
 	Eps0     float64 // requested ε₀; a report's actual ε₀ may be larger
 	Bits     int64   // coordinates or bits of a report, if the mechanism has that choice
 	Sum      Sum     // a vector sum; Users is 0 for other mechanisms
+
+	// The remaining fields take version 2.
+
+	// Encoding is how a report becomes bytes: EncodingSeed, or EncodingValues, which "" stands
+	// for.
+	Encoding string
+	// Edges are the scores, ascending, at which the density of a report rises, each time by
+	// Height. Empty, with Height 0: the mechanism has no edges, or its own.
+	Edges  []float64
+	Height float64
 }
+
+// Encodings of a report.
+const (
+	EncodingSeed   = "seed"   // 16 bytes that the report is computed from
+	EncodingValues = "values" // the values
+)
 
 // Sum describes a vector sum; the fields are those of vecsum.Params.
 type Sum struct {

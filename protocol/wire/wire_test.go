@@ -65,6 +65,12 @@ func messages() []vector {
 	Authenticate(&ask, session)
 	report := Report{Announcement: fill(4), Client: ID{5}, ID: ID{6}, Part: []byte("part of it"), Share: []byte("share")}
 	Authenticate(&report, session)
+	shaped, several := task, ann // what version 1 has no room for
+	shaped.Mechanism = Mechanism{Name: "stepunit", Dim: 1930, Clip: .25, ClipMode: "norm", Eps0: 2.834, Encoding: EncodingSeed, Edges: []float64{.95, 1.49, 2.02}, Height: 5.338}
+	shaped.Trust, shaped.Participation, shaped.Messages = dp.Shuffle, dp.All, 8
+	several.Messages = 8
+	one := task
+	one.Messages = 2
 	return []vector{
 		vectorOf("enrolment", enrolment),
 		vectorOf("task", task),
@@ -82,6 +88,9 @@ func messages() []vector {
 		vectorOf("exclusion", exclusion),
 		vectorOf("share-ids", ids),
 		vectorOf("partial", partial),
+		vectorOf("task-2", shaped),
+		vectorOf("task-2-messages", one),
+		vectorOf("announcement-2", several),
 	}
 }
 
@@ -164,6 +173,85 @@ func TestRefusedValues(t *testing.T) {
 		if _, err := Decode[Announcement](Encode(a)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
+	}
+}
+
+// A message has version 2 exactly if version 1 has no room for it.
+func TestVersion2(t *testing.T) {
+	plain := messages()[1].value.(Task)
+	same := plain
+	same.Messages, same.Mechanism.Encoding, same.Mechanism.Edges = 1, EncodingValues, []float64{}
+	if !bytes.Equal(Encode(plain), Encode(same)) || Encode(plain)[0] != Version || Digest(plain) != Digest(same) {
+		t.Error("a task of version 1 has two encodings")
+	}
+	const (
+		messages2 = "01" + "08000000" + "0200000000000000"
+		seed      = "02" + "04000000" + "73656564"
+		steps     = "03" + "10000000" + "000000000000f03f" + "000000000000e03f" // height 1, edge .5
+	)
+	base := Encode(plain)
+	base[0] = Version2
+	for tail, want := range map[string]string{
+		"01" + messages2:                "",
+		"02" + messages2 + seed:         "",
+		"03" + messages2 + seed + steps: "",
+		"01" + steps:                    "",
+		"":                              "0 bytes where 1 are needed",
+		"00":                            "without anything",
+		"02" + messages2:                "0 bytes where 1 are needed",
+		"01" + messages2 + seed:         "9 bytes left over",
+		"02" + seed + messages2:         "part 1, unknown or out of order",
+		"02" + seed + seed:              "part 2, unknown or out of order",
+		"01" + "04" + "00000000":        "part 4, unknown",
+		"01" + "00" + "00000000":        "part 0, unknown",
+		"01" + "01" + "08000000" + "0100000000000000":                                           "1 messages must lie",
+		"01" + "01" + "08000000" + "0110000000000000":                                           "4097 messages must lie",
+		"01" + "01" + "08000000" + "00ca9a3b00000000":                                           "1000000000 messages must lie",
+		"01" + "01" + "09000000" + "020000000000000000":                                         "1 bytes left over",
+		"01" + "01" + "07000000" + "02000000000000":                                             "7 bytes where 8 are needed",
+		"01" + "01" + "ffffffff" + "02":                                                         "part of 4294967295 bytes",
+		"01" + "01" + "00001000" + "02":                                                         "1 bytes where 1048576 are needed",
+		"01" + "02" + "06000000" + "76616c756573":                                               `encoding "values"`,
+		"01" + "02" + "00000000":                                                                `encoding ""`,
+		"01" + "03" + "08000000" + "000000000000f03f":                                           "0 edges of height 1",
+		"01" + "03" + "10000000" + "0000000000000000" + "000000000000e03f":                      "1 edges of height 0",
+		"01" + "03" + "18000000" + "000000000000f03f" + "000000000000e03f" + "000000000000e03f": "edge 0.5 after 0.5",
+		"01" + "03" + "11000000" + "000000000000f03f" + "000000000000e03f" + "00":               "1 bytes left over",
+		"01" + "03" + "08020000" + "000000000000f03f" + strings.Repeat("000000000000e03f", 64):  "edge 0.5 after 0.5",
+		"01" + "03" + "10000000" + "000000000000f03f" + "000000000000f8ff":                      "edge = NaN",
+	} {
+		b := append(bytes.Clone(base), mustHex(t, tail)...)
+		m, err := Decode[Task](b)
+		switch {
+		case want == "" && (err != nil || !bytes.Equal(Encode(m), b)):
+			t.Errorf("%s: %v", tail, err)
+		case want != "" && (!errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: error %v, want %q", tail, err, want)
+		}
+	}
+	for _, m := range messages() {
+		b := bytes.Clone(m.bytes)
+		if b[0] != Version || m.name == "report" {
+			continue
+		}
+		b[0] = Version2
+		if _, _, err := m.decode(b); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%s: version 2 without a part: %v", m.name, err)
+		}
+		b[0] = 3
+		if _, _, err := m.decode(b); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%s: version 3: %v", m.name, err)
+		}
+	}
+	// What a client seals in a round has a limit, whatever the number of messages.
+	ann := messages()[2].value.(Announcement)
+	ann.Messages, ann.ReportBytes = 64, 1<<20
+	if _, err := Decode[Announcement](Encode(ann)); err != nil {
+		t.Error(err)
+	}
+	ann.ReportBytes++
+	if _, err := Decode[Announcement](Encode(ann)); err == nil || !strings.Contains(err.Error(), "64 parts of 1048577 bytes") {
+		t.Errorf("parts of 64 MiB and more: %v", err)
 	}
 }
 

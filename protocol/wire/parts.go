@@ -1,0 +1,141 @@
+package wire
+
+import (
+	"math"
+	"slices"
+)
+
+// Tags of the optional parts of a message of version 2. A number is never reused.
+const (
+	tagMessages byte = 1
+	tagEncoding byte = 2
+	tagSteps    byte = 3
+
+	// Tags 4, 5 and 6 are reserved for a receipt, a token and the head of a ledger.
+)
+
+// MaxMessages is the largest number of messages that a client sends in a round.
+const MaxMessages = 1 << 12
+
+// maxEdges bounds the number of edges of a mechanism.
+const maxEdges = 64
+
+// part is an optional part of a message.
+type part struct {
+	tag byte
+	set func() bool // whether the message carries the part
+	// fields reads or writes the content, up to its end.
+	fields func(c *codec)
+}
+
+// extended is a message that may have optional parts.
+type extended interface {
+	parts() []part // in the order of their tags
+}
+
+// writeParts appends the number of the parts that are set, and those parts. If there are none it
+// appends nothing; otherwise the message has version 2.
+func (c *codec) writeParts(parts []part) {
+	parts = slices.DeleteFunc(parts, func(p part) bool { return !p.set() })
+	if len(parts) == 0 {
+		return
+	}
+	c.b[0] = Version2
+	c.b = append(c.b, byte(len(parts)))
+	for _, p := range parts {
+		var content codec
+		p.fields(&content)
+		c.b = append(c.b, p.tag)
+		c.blob(&content.b)
+	}
+}
+
+// readParts reads the parts of a message of version 2, which has one at least.
+func (c *codec) readParts(known []part) {
+	var n byte
+	if c.u8(&n); c.read() && n == 0 {
+		c.fail("version %d without anything that version %d has no room for", Version2, Version)
+	}
+	for ; c.read() && n > 0; n-- {
+		var tag byte
+		c.u8(&tag)
+		for len(known) > 0 && known[0].tag < tag {
+			known = known[1:]
+		}
+		if len(known) == 0 || known[0].tag != tag {
+			c.fail("part %d, unknown or out of order", tag)
+			return
+		}
+		p := known[0]
+		known = known[1:]
+		content := codec{b: c.take(c.length("part", 0, maxBlob)), reads: true}
+		if !c.read() {
+			return
+		}
+		p.fields(&content)
+		if err := content.end(); err != nil {
+			c.b, c.err = nil, err
+		} else if !p.set() {
+			c.fail("part %d says what its absence says", tag)
+		}
+	}
+}
+
+// messagesPart is the number of messages, if it is above one.
+func messagesPart(m *int64, check func(c *codec)) part {
+	return part{tagMessages, func() bool { return *m > 1 }, func(c *codec) {
+		c.i64(m)
+		if c.read() && (*m < 2 || *m > MaxMessages) {
+			c.fail("%d messages must lie between 2 and %d", *m, MaxMessages)
+		}
+		check(c)
+	}}
+}
+
+func (m *Task) parts() []part {
+	w := &m.Mechanism
+	return []part{
+		messagesPart(&m.Messages, func(*codec) {}),
+		{tagEncoding, func() bool { return w.Encoding != "" && w.Encoding != EncodingValues }, func(c *codec) {
+			text := []byte(w.Encoding)
+			c.bytes(&text, len(c.b))
+			if c.reads {
+				w.Encoding = string(text)
+			}
+			if c.read() && w.Encoding != EncodingSeed {
+				c.fail("encoding %q", w.Encoding)
+			}
+		}},
+		{tagSteps, func() bool { return len(w.Edges) > 0 || w.Height != 0 }, func(c *codec) {
+			c.f64("height", &w.Height)
+			if c.reads {
+				w.Edges = make([]float64, min(len(c.b)/8, maxEdges))
+			}
+			last := math.Inf(-1)
+			for i := range w.Edges {
+				edge := &w.Edges[i]
+				if c.f64("edge", edge); c.read() && *edge <= last {
+					c.fail("edge %v after %v", *edge, last)
+				}
+				last = *edge
+			}
+			if c.read() && (!(w.Height > 0) || len(w.Edges) == 0) {
+				c.fail("%d edges of height %v", len(w.Edges), w.Height)
+			}
+		}},
+	}
+}
+
+func (m *Announcement) parts() []part {
+	return []part{messagesPart(&m.Messages, func(c *codec) {
+		if c.read() && m.ReportBytes > maxPart/m.Messages {
+			c.fail("%d parts of %d bytes, at most %d", m.Messages, m.ReportBytes, maxPart)
+		}
+	})}
+}
+
+// PerClient returns the number of messages that each client sends in a round, at least 1.
+func (m *Task) PerClient() int64 { return max(1, m.Messages) }
+
+// PerClient returns the number of messages that each client sends in the round, at least 1.
+func (m *Announcement) PerClient() int64 { return max(1, m.Messages) }
