@@ -12,7 +12,7 @@ import (
 	"github.com/riffle-dp/riffle/internal/monotone"
 )
 
-// part is a shape that occurred times times.
+// part is a shape and the number of times that it occurred.
 type part struct {
 	shape shape
 	times int64

@@ -345,7 +345,8 @@ func sciEquation10(c amplify.GaussianArrivalConfig, order int) (float64, error) 
 	return literature.SCIEquation10(c, order, true)
 }
 
-// sciPrinted makes a divergence of a curve that SCI states for k ~ Bin(n, γ).
+// sciPrinted makes a method's divergence from a curve that is computed as SCI prints it. SCI
+// states it for k ~ Bin(n, γ) only.
 func sciPrinted(curve func(amplify.GaussianArrivalConfig, int) (float64, error)) divergence {
 	return func(_ *engine, p part) (func(float64) (float64, error), error) {
 		err := sumsOnly(p)

@@ -10,8 +10,15 @@
 // Here are the project's own theorems, each with its proof in a note beside the code; bounds of
 // the literature are in package literature. ε₀ and losses are in nats, E = e^ε₀; of n clients k
 // report, and γ is a client's inclusion, its chance to be in the round. Neighbours differ in
-// one client's data (replace-one; [Removal] is the exception). If a bound's precondition is
-// missing, the error wraps [dp.ErrNoBound].
+// one client's data (replace-one; [Removal] is the exception); that client is the victim. If a
+// bound's precondition is missing, the error wraps [dp.ErrNoBound].
+//
+// A clone is another client's report that looks, with equal chances, like the victim's under
+// the one dataset or under the other. Every report of an ε₀-LDP randomizer can be taken to be a
+// clone with some probability, the rate, whatever its data. With C clones m = C + 1 reports
+// hide each other. A block is a range of numbers (of reports or of clones) that is counted as
+// if it were a single one, and a node is a value to which outcomes are moved; both only raise
+// the loss. An outcome's mirror image is the outcome with both datasets exchanged.
 package amplify
 
 import (

@@ -45,7 +45,7 @@ func (c GaussianConfig) Inclusion() (float64, error) {
 
 // GaussianMu returns 2/(σ√k), rounded up: the GDP parameter of the sum of k reports when one
 // client's vector is replaced, because the sum moves by at most 2 and carries N(0, kσ²).
-// Source: SCI, proof of Theorem 4.
+// Source: SCI (see package literature), proof of Theorem 4.
 func GaussianMu(sigma float64, k int64) gdp.Mu {
 	return gdp.Mu(2 / (sigma * math.Sqrt(float64(k))) * (1 + 4*0x1p-53))
 }

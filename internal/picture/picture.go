@@ -40,7 +40,7 @@ type Axis struct {
 	Min, Max float64 // both 0: fitted
 }
 
-// scale is the division of an axis.
+// scale says how an axis is divided: linearly or logarithmically.
 type scale int
 
 // Scales of an axis.

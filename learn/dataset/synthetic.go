@@ -31,7 +31,7 @@ type SyntheticConfig struct {
 	Dim int
 	// Rows is the number of rows. Required.
 	Rows int
-	// HeldOut gives other rows of the same law, independent of those without it.
+	// HeldOut gives rows of the same law that are independent of the rows without HeldOut.
 	HeldOut bool
 	// Norm is ‖w‖. Default 5.
 	Norm float64
@@ -52,7 +52,7 @@ const (
 )
 
 // NewSynthetic draws the rows that c describes: each has norm 1 and a class or a target. It
-// also returns w, which is the optimum of the kinds of which SyntheticKind says so.
+// also returns w, the truth of the law. For the kinds logistic and absolute it is the optimum.
 func NewSynthetic(c SyntheticConfig) (rows *Table, truth []float64, err error) {
 	if c.Dim < 1 || c.Rows < 1 {
 		return nil, nil, fmt.Errorf("dataset: synthetic problem with d = %d and %d rows: each must be at least 1", c.Dim, c.Rows)

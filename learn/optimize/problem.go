@@ -24,7 +24,8 @@ type GaussianNoise struct {
 	Lipschitz float64
 	// Mu is μ of Gaussian differential privacy for the whole run. Required.
 	Mu float64
-	// Overhead is the relative excess of the variance. Default 0.
+	// Overhead is the relative excess of the noise's variance over that of the Gaussian
+	// mechanism. Default 0.
 	Overhead float64
 }
 

@@ -26,7 +26,8 @@ type Blocks struct {
 	Smallest int64 // the number of clients in the smallest block, at least B
 }
 
-// NewBlocks divides 1 ≤ n ≤ 2³² clients into blocks of at least size, 1 ≤ B ≤ n.
+// NewBlocks divides n clients, 1 ≤ n ≤ 2³², into blocks of at least B = size clients, 1 ≤ B ≤
+// n.
 func NewBlocks(clients, size int64) (Blocks, error) {
 	if clients < 1 || clients > 1<<32 {
 		return Blocks{}, fmt.Errorf("schedule: n = %d clients must be at least 1 and at most 2^32", clients)

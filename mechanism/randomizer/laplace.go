@@ -9,9 +9,10 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/sample"
 )
 
-// Laplace names the mechanism that adds exact discrete Laplace noise of scale 2C/ε₀ to
-// every coordinate of a vector of the ball ‖x‖₁ ≤ C, in which any two vectors are at most 2C
-// apart. It is the mechanism of EAB's Algorithm 1, where x is a block's clipped gradient.
+// Laplace names the mechanism that adds exact discrete Laplace noise of scale 2C/ε₀ to every
+// coordinate of a vector of the ball ‖x‖₁ ≤ C, in which any two vectors are at most 2C apart.
+// It is the mechanism of Chen, Cao, Ge 2024 (EAB), Algorithm 1, where x is a block's clipped
+// gradient.
 //
 // The coordinates are first rounded to a grid of steps C·2^−16 (coarser for ε₀ < 1/128, where
 // the noise would not fit), at random and without bias, by one random shift of the running sum

@@ -9,8 +9,8 @@ import (
 // MeanChance is the probability with which a mean of honest reports may exceed MeanBound.
 const MeanChance = 1e-9
 
-// logChance is ln(parts/MeanChance): each of parts events may fail with an equal share of
-// MeanChance.
+// logChance is ln(parts/MeanChance), where parts is the number of events that share MeanChance
+// equally.
 func logChance(parts float64) float64 { return math.Log(parts / MeanChance) }
 
 // MeanBound uses that the summed noise of n reports is sub-Gaussian with n times the

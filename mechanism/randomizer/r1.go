@@ -18,7 +18,8 @@ import (
 // is exactly ε₀-LDP, without slack: the row does not depend on x, the flip is drawn exactly,
 // and the rounding of (Hx)_j changes a bit only before its flip. The estimate is unbiased (up
 // to the float sum's error of about 1e-13); the mean squared error is a²d/(m·tanh²(ε₀/2m)) −
-// c‖x‖², at m = 1 with c = 1: a²d((E+1)/(E−1))², as in G21's remark 1. It is largest at x = 0.
+// c‖x‖², at m = 1 with c = 1: a²d((E+1)/(E−1))², as in Girgis et al. 2021 (NeurIPS), Remark 1.
+// It is largest at x = 0.
 //
 // Padding to D does not change the variance's first term, which has d and not D in it: a row
 // restricted to the first d coordinates has d signs, and the estimates of the padding are
@@ -27,7 +28,7 @@ import (
 //
 // A report takes O(md) on both sides. Sums are kept in coordinates, not rows.
 //
-// Source: as [RInf]; Girgis et al., AISTATS 2021, R_1; G21 remark 1.
+// Source: as [RInf]; Girgis et al., AISTATS 2021, R_1; and NeurIPS 2021, Remark 1.
 const R1 = "r1"
 
 func newR1(c Config) (Randomizer, error) {

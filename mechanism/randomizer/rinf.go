@@ -19,7 +19,7 @@ import (
 // squared error a²d²/(m·tanh²(ε₀/2m)) − ‖x‖² is largest at x = 0. With m = d it is [RR].
 //
 // Source: Girgis, Data, Diggavi, Kairouz, Suresh, "Shuffled Model of Differential Privacy in
-// Federated Learning", AISTATS 2021; used in G21 §4.
+// Federated Learning", AISTATS 2021; used in Girgis et al. 2021 (NeurIPS), §4.
 //
 // Privacy for m > 1: the m bits are independent given the coordinates, which do not depend on
 // the input, so their losses add. The error follows from E‖R‖² = m·(value)² and E[R] = x.

@@ -10,8 +10,9 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/sample"
 )
 
-// indexed is a report of count values, each with its index. The indices ascend, are distinct,
-// and lie below among. Each value is 1 or −1, or all values are 1.
+// indexed is the form of reports that hold a fixed number of values, count, each with its
+// index. The indices ascend, are distinct, and lie below among. Each value is 1 or −1, or all
+// values are 1.
 type indexed struct {
 	among, count int
 	unsigned     bool // all values are 1
@@ -69,7 +70,7 @@ func (b *indexed) draw(src rng.Source, index []uint32) {
 	}
 }
 
-// NewReport returns a report of count values.
+// NewReport returns a report with room for count indices and values.
 func (b *indexed) NewReport() *Report {
 	return &Report{Index: make([]uint32, b.count), Value: make([]int32, b.count)}
 }

@@ -56,7 +56,7 @@ type column struct {
 }
 
 // block stands for the values base, base+dir, … of one width. Let u be the lead bits of a
-// uniform real. A value off steps out is certainly accepted if u < quick +
+// uniform real. A value that lies off steps from base is certainly accepted if u < quick +
 // slope·(width−1−off).
 type block struct {
 	base, dir    int64

@@ -25,7 +25,7 @@ const (
 // share. It contains the table's and the arithmetic's errors and is rounded up. It assumes that
 // nobody can find an input for which AES moves a share by more than 2^−32 (THREATS.md). Source: expand.md.
 func (m *Mechanism) Eta() float64 {
-	const s = 7.5 // how many tableErrors the sum of errors may be, but for e^(−s²/2)
+	const s = 7.5 // the sum of the table's errors exceeds s·tableError with probability at most e^(−s²/2)
 	shift := s*tableError + sumError(m.Dim)
 	var worst float64
 	for _, z := range m.Edges {

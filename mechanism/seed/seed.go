@@ -222,8 +222,8 @@ func (m *Mechanism) AddTo(sum []int64, round *[32]byte, s [Size]byte) {
 	}
 }
 
-// Scale returns the factor that makes the sum of n reports an estimate of the sum of the n
-// inputs, each shortened to Radius. Its relative bias is of the size of Eta.
+// Scale returns the factor by which the sum of n reports is multiplied to estimate the sum of
+// the n inputs, each shortened to Radius. Its relative bias is of the size of Eta.
 func (m *Mechanism) Scale() float64 {
 	var rise float64
 	for _, z := range m.Edges {

@@ -96,8 +96,8 @@ func (c Curve) times(n int64) Curve {
 	}
 }
 
-// through returns the curve of c's rounds, carried by t for rounds ≥ 1 rounds. For fewer
-// rounds it returns δ = 1.
+// through returns c, the curve of all rounds together, with what the transport t reveals in
+// that number of rounds added. If rounds is below 1, it returns δ = 1.
 func (c Curve) through(t Transport, rounds int64) Curve {
 	if rounds < 1 {
 		c.Distance = math.Inf(1)

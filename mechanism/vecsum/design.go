@@ -141,7 +141,8 @@ func (p Params) needed(mu float64) float64 {
 	return norm / mu * (norm / mu)
 }
 
-// setNoise chooses the noise of each of honest clients for a given total variance.
+// setNoise chooses a client's noise such that the noise of all honest clients together has at
+// least the variance total; honest is their number.
 func (p *Params) setNoise(kind NoiseKind, total, honest float64) {
 	each := total / honest * (1 + 0x1p-50)
 	p.Noise = Noise{Kind: kind}

@@ -162,8 +162,9 @@ func (p Params) CheckSum(counts []int64, clients int64) error {
 	return nil
 }
 
-// Estimate stores the unbiased estimate of the sum of clients inputs, in their
-// units, given the counts of all. It refuses what CheckSum does.
+// Estimate stores in sum the unbiased estimate of the sum of all clients' inputs, in the units
+// of the inputs. counts are the summed counts, and clients is the number of clients. It refuses
+// what CheckSum does.
 func (p Params) Estimate(sum []float64, counts []int64, clients int64) error {
 	if err := p.CheckSum(counts, clients); err != nil {
 		return err

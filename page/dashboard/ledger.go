@@ -83,7 +83,8 @@ func (l Ledger) shown() Ledger {
 	return l
 }
 
-// cachedLedger spares the ledger's owner when many pages ask at once.
+// cachedLedger asks for the ledger at most once in ledgerAge, and gives all pages the same
+// answer until then.
 type cachedLedger struct {
 	get func(context.Context) (Ledger, error)
 

@@ -124,8 +124,8 @@ type mark struct {
 	Resolved string `json:"resolved,omitempty"`
 }
 
-// claim keeps results of different settings apart: a directory belongs to one setting. An
-// empty digest in m is not known yet.
+// claim returns an error if the directory top holds runs of another setting. Otherwise it
+// records m there, unless it is recorded already. An empty digest is not known yet.
 func (m mark) claim(top string) error {
 	path := filepath.Join(top, settingFile)
 	var got mark

@@ -181,7 +181,9 @@ const (
 	inkNote = "ink: features whitened for strokes drawn at random, the defaults of riffle train."
 )
 
-// upright is the first default of riffle train for images; ink is the present default.
+// upright is the training run with the model and the learning parameters that riffle train once
+// used for images by default, and with the given learning rate. ink is the run with the present
+// default.
 func upright(rate string) func(*train.Config) {
 	return func(c *train.Config) { c.Model, c.Clip, c.LR, c.Average = "hog-linear", 0.2, rate, 0.5 }
 }

@@ -39,10 +39,10 @@ type Policy struct {
 	// no shuffler; 0: no such limit. With a limit, sums whose single reports have no ε₀ are
 	// refused.
 	MaxLocalEps float64
-	// MinReports is the smallest crowd that the client accepts: it refuses rounds that may be
-	// opened with fewer reports. Required.
+	// MinReports is the least number of reports among which the client's report must be: it
+	// refuses rounds that may be opened with fewer. Required.
 	MinReports int64
-	// Colluders is the number of clients in a crowd that are assumed to collude with whoever
+	// Colluders is the number of a round's clients that are assumed to collude with whoever
 	// reads the reports; they hide nobody.
 	Colluders int64
 	// Trusts and Randomizers list what is allowed; empty: everything.
@@ -65,7 +65,7 @@ func (p Policy) withDefaults() Policy {
 	}
 	if p.MaxTaskEps == 0 {
 		p.MaxTaskEps = p.MaxEps
-		if p.MaxTasks > 1 { // not above its share
+		if p.MaxTasks > 1 { // rounded down, so that all tasks together stay within MaxEps
 			p.MaxTaskEps = math.Nextafter(p.MaxEps/float64(p.MaxTasks), 0)
 		}
 	}

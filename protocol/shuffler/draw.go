@@ -28,7 +28,7 @@ type Drawn struct {
 	Size     int64 // number of clients that may report
 	all      bool
 	order    cipher.Block
-	from, to [16]byte // the smallest and the largest image in the run
+	from, to [16]byte // the images (AES of the id) of the first and the last client in the run
 }
 
 // NewDrawn draws for an announcement: the first k of the order for Sampled, the round's block

@@ -21,8 +21,8 @@ const DefaultBucket = 64 << 20
 // maxBits bounds the number of buckets, because pass 1 holds one block of each in memory.
 const maxBits = 12
 
-// BucketBits returns b such that each of 2^b buckets needs at most limit bytes, if each of
-// clients clients has one item. Tags are uniform, so the allowance of 5/4 of the mean is many
+// BucketBits returns b such that each of 2^b buckets needs at most limit bytes, if each client
+// has one item of size bytes. Tags are uniform, so the allowance of 5/4 of the mean is many
 // standard deviations above it. A bucket that is still larger is not refused: it takes more
 // memory.
 func BucketBits(clients, size, limit int64) int {

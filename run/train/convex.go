@@ -146,7 +146,7 @@ func (c *Config) problem(d *Data, m *model.Model) (optimize.Problem, error) {
 	return p, nil
 }
 
-// excessBound returns Task.ExcessBound.
+// excessBound returns the value of Setup.ExcessBound.
 func (c Config) excessBound(t *Setup) *dp.Number {
 	if t.Plan == nil {
 		return nil

@@ -62,15 +62,15 @@ func (c PrivacyConfig) blocks() (schedule.Blocks, error) {
 	return b, nil
 }
 
-// planned is a question about a run's cost. The question's σ is worth times the run's σ.
+// planned is a question about a run's cost. The σ in the question is the run's σ times worth.
 type planned struct {
 	query account.Query
 	worth float64
 }
 
 // query returns the question about the planned cost of this run, with honest behaviour of all
-// clients. With participation once it asks about epochs: in each, a client reports once in a
-// crowd of at least n-min.
+// clients. With participation once it asks about epochs: in each, a client reports once, among
+// at least n-min reports.
 func (c PrivacyConfig) query() account.Query {
 	q := account.Query{
 		Trust: c.Trust.Recorded(), Participation: c.Participation, Class: dp.Generic,

@@ -139,7 +139,8 @@ type Tested struct {
 	// Rows is the number of rows of a table; 0: images. Trained is the number of counted rows
 	// that trained the model; -1: not known.
 	Rows, Trained int
-	// LabelUnit times the loss is in the label's own units; 1: the label is not scaled.
+	// LabelUnit is the factor that turns the loss into the label's own units; 1: the label is
+	// not scaled.
 	LabelUnit float64
 	Label     string // the column; empty: images
 	// Warning is a problem to look at; empty: none.

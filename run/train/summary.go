@@ -26,8 +26,8 @@ type Summary struct {
 	// The baseline is the best constant's result on the same examples.
 	BaselineAccuracy *float64 `json:"baseline_accuracy,omitempty"`
 	BaselineLoss     *float64 `json:"baseline_loss,omitempty"`
-	// LabelUnit times a loss is in the units of the column to predict; absent if that was not
-	// scaled.
+	// LabelUnit is the factor that turns a loss into the units of the column to predict; absent
+	// if that was not scaled.
 	LabelUnit float64 `json:"label_unit,omitempty"`
 	// Warnings are problems to look at before the model is used.
 	Warnings         []string  `json:"warnings,omitempty"`

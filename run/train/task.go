@@ -255,7 +255,7 @@ type document struct {
 	columns []string // of a CSV file
 }
 
-// documentYAML is its YAML form.
+// documentYAML is the YAML form of a document.
 type documentYAML struct {
 	Config  setting.Table `yaml:"config"`
 	Inputs  int           `yaml:"inputs"`
@@ -263,7 +263,7 @@ type documentYAML struct {
 	Columns []string      `yaml:"columns,omitempty"`
 }
 
-// document leaves out settings of this process and machine.
+// document returns the task's Config. It leaves out settings of this process and machine.
 func (t *Setup) document() ([]byte, error) {
 	c := t.Config
 	c.Data = filepath.Base(c.Data)

@@ -63,7 +63,7 @@ type Service struct {
 	work context.Context
 
 	mu     sync.Mutex
-	rounds map[[32]byte]*round // the last rounds that were worked on, at most live
+	rounds map[[32]byte]*round // the rounds worked on last, no more than live of them
 	order  [][32]byte
 	counts Counts
 }
@@ -230,8 +230,8 @@ func (s *Service) check(j *job) error {
 }
 
 // prepare opens a closed round's shares and returns its exclusion: the shares that it cannot
-// sum. body holds length and signed task, length and signed announcement, and the signed word
-// on the round.
+// sum. body holds length and signed task, length and signed announcement, and the shuffler's
+// signed statement on the closed round.
 func (s *Service) prepare(body []byte) (wire.Exclusion, error) {
 	ctx := s.work
 	j, err := s.parse(body)
@@ -259,7 +259,7 @@ func (s *Service) prepare(body []byte) (wire.Exclusion, error) {
 	if !errors.Is(err, store.ErrNotFound) {
 		return wire.Exclusion{}, err
 	}
-	// The word must be the shuffler's current one, not just one that it signed.
+	// The statement must be the shuffler's current one, not just one that it signed.
 	word, err := s.config.Shuffler.Closed(ctx, &j.announcement, 0)
 	if err != nil {
 		return wire.Exclusion{}, fmt.Errorf("aggregator: %w", err)
@@ -310,8 +310,8 @@ func (s *Service) open(ctx context.Context, j *job, out []int64) (*vecsum.Aggreg
 		return nil, nil, nil, err
 	}
 	reader := batch.Reader{Source: s.config.Shuffler, Announcement: j.digest, Reports: j.closed.Reports,
-		// Chunks stays 0: the signed word counts the coordinator's chunks only, and chunks of
-		// shares have another size.
+		// Chunks stays 0: the signed statement counts the coordinator's chunks only, and chunks
+		// of shares have another size.
 		Digest: j.closed.Shares, Size: j.announcement.ShareBytes, Workers: s.config.Workers}
 	open := func(_ int, c wire.Chunk) ([][]byte, error) {
 		opened := make([][]byte, c.Len())

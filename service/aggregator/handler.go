@@ -10,8 +10,8 @@ import (
 	"github.com/riffle-dp/riffle/service/endpoint"
 )
 
-// Limits on what the coordinator sends: a task, an announcement and a word on a round; the
-// places of excluded reports.
+// Limits on what the coordinator sends: a task, an announcement and the shuffler's statement on
+// the closed round; the places of excluded reports.
 const (
 	maxRound     = 4 << 20
 	maxExclusion = 16 << 20

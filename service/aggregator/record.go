@@ -23,7 +23,7 @@ type record struct {
 	Format     int   `json:"format"`
 	Round      int64 `json:"round"`
 	MinReports int64 `json:"n_min"`
-	Closed     hash  `json:"closed"` // digest of the word on the round
+	Closed     hash  `json:"closed"` // digest of the shuffler's statement on the closed round
 	Own        hash  `json:"own"`    // SHA-256 of the exclusion that was answered
 	// IDs is the SHA-256 of the report ids by place; zero in records of versions that
 	// did not compare them.

@@ -1,7 +1,7 @@
-// Package batch is the shuffler's client for coordinator and second aggregator: it fetches
-// the enrolment, the signed word on a closed round, and the closed batch itself. It checks
-// all of it against the key of the shuffler's operator before anyone acts on it: a count or a
-// chunk that differs from what was signed is an error. It is for the program.
+// Package batch is the shuffler's client for coordinator and second aggregator: it fetches the
+// enrolment, the signed statement on a closed round (wire.RoundClosed), and the closed batch
+// itself. It checks all of it against the key of the shuffler's operator before anyone acts on
+// it: a count or a chunk that differs from what was signed is an error. It is for the program.
 package batch
 
 import (
@@ -64,7 +64,7 @@ func (s Source) do(ctx context.Context, method, path string, body []byte, limit 
 	return out, status, nil
 }
 
-// maxMessage bounds enrolments and signed words on rounds.
+// maxMessage bounds enrolments and signed statements on closed rounds.
 const maxMessage = 1 << 20
 
 // Enrolment fetches the current enrolment, signed and of the right population.
@@ -100,8 +100,8 @@ func roundPath(announcement [32]byte) string {
 	return "/v1/rounds/" + hex.EncodeToString(announcement[:])
 }
 
-// Closed asks for the signed word on a round and waits for at most wait. It returns nil while
-// the round is open.
+// Closed asks for the signed statement on a closed round and waits for at most wait. It returns
+// nil while the round is open.
 func (s Source) Closed(ctx context.Context, a *wire.Announcement, wait time.Duration) (signed []byte, err error) {
 	path := roundPath(wire.Digest(*a)) + "/closed?wait=" + strconv.FormatInt(int64(wait/time.Second), 10)
 	b, status, err := s.do(ctx, http.MethodGet, path, nil, maxMessage)
@@ -117,8 +117,8 @@ func (s Source) Closed(ctx context.Context, a *wire.Announcement, wait time.Dura
 	return b, nil
 }
 
-// CheckClosed decodes the signed word on a round. It returns an error that wraps ErrLie unless
-// the signature holds and the word can be true.
+// CheckClosed decodes the signed statement on a closed round. It returns an error that wraps
+// ErrLie unless the signature holds and the statement can be true.
 func (s Source) CheckClosed(a *wire.Announcement, signed []byte) (wire.RoundClosed, error) {
 	lie := func(format string, args ...any) (wire.RoundClosed, error) {
 		return wire.RoundClosed{}, fmt.Errorf("%w: round %d: %w", ErrLie, a.Round, fmt.Errorf(format, args...))

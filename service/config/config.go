@@ -89,7 +89,8 @@ type Party struct {
 // Shuffler is the configuration of riffle serve shuffler.
 type Shuffler struct {
 	Process `yaml:",inline"`
-	// SigningKey is the operator's key for enrolments and words on rounds. Required.
+	// SigningKey is the operator's key for enrolments and statements on closed rounds.
+	// Required.
 	SigningKey string `yaml:"signing-key"`
 	// SealingKeys are files. The key that expires last is announced; the others still open
 	// reports that are under way. At least one.
@@ -104,8 +105,8 @@ type Shuffler struct {
 	Validity time.Duration `yaml:"validity"`
 	// Round limits the rounds that a coordinator may open.
 	Round struct {
-		Shortest    time.Duration `yaml:"shortest"`     // default 1 s
-		Longest     time.Duration `yaml:"longest"`      // default 7 days
+		Shortest    time.Duration `yaml:"shortest"`     // shortest time from now to a deadline; default 1 s
+		Longest     time.Duration `yaml:"longest"`      // longest time from now to a deadline; default 7 days
 		Keep        time.Duration `yaml:"keep"`         // how long after its deadline a batch waits to be taken; default 7 days
 		MostOpen    int           `yaml:"most-open"`    // rounds under way at a time, neither void nor released; default 256
 		MaxReport   int64         `yaml:"max-report"`   // bytes of a report's parts; default 1 MiB

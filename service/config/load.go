@@ -25,8 +25,8 @@ import (
 )
 
 // Load reads a configuration: a Shuffler, Coordinator, Aggregator, All or Client. Unknown keys
-// and keys given twice are refused. The fields that no key sets are read from those that one
-// does.
+// and keys given twice are refused. Fields without a YAML key are filled in from those that
+// have one.
 func Load[C any, P interface {
 	*C
 	defaults()

@@ -5,8 +5,11 @@
 // simulation drives the same ones. This package fetches what they need and stores what
 // they decide, in the order of DATA_MODEL.md.
 //
-// Every step is a function of what is stored. After an error or a crash a task is loaded
-// again, and its round goes on after the last thing that was stored of it.
+// Several coordinators may share a store. The one that holds a task's lease leads the task: it
+// alone runs the task's rounds. The others are standbys.
+//
+// Every step is a function of what is stored. After an error or a crash a task is loaded again,
+// and its round goes on after the last thing that was stored of it.
 package coordinator
 
 import (

@@ -185,8 +185,8 @@ func (r *runner) compose(e *wire.Enrolment, now time.Time) (wire.Announcement, e
 	return a, err
 }
 
-// collect has the shuffler open the round, and waits for its signed word that the round is
-// closed. gone says that the round has ended without that word.
+// collect has the shuffler open the round, and waits for its signed statement that the round is
+// closed. gone says that the round has ended without that statement.
 func (r *runner) collect(ctx context.Context, a *wire.Announcement) (gone bool, err error) {
 	source := &r.s.config.Shuffler
 	signed := r.record.Open.Announcement
@@ -290,7 +290,7 @@ func (r *runner) charge(ctx context.Context, a *wire.Announcement, c *wire.Round
 	switch err := r.pure.Receive(ctx, *c); {
 	case err == nil:
 	case errors.Is(err, coordinator.ErrBatch):
-		// The shuffler's word cannot be true of this task: nothing is charged or opened.
+		// The shuffler's statement cannot be true of this task: nothing is charged or opened.
 		r.log.Warn("a batch is refused", "round", a.Round, "error", err)
 		return false, r.abandon(ctx)
 	case errors.Is(err, ledger.ErrBudget) || errors.Is(err, ledger.ErrUncounted):

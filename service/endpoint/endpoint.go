@@ -92,9 +92,9 @@ func RefuseAs(w http.ResponseWriter, r *Refusal) {
 	_, _ = w.Write(append(b, '\n')) // fails if the caller has gone
 }
 
-// ReadBody reads a request's body of at most most bytes. Its memory grows with the bytes that
-// arrive, not with the announced length. If it cannot read the body it answers with a refusal
-// and returns false.
+// ReadBody reads a request's body; most is the largest number of bytes that it may have. Its
+// memory grows with the bytes that arrive, not with the announced length. If it cannot read the
+// body it answers with a refusal and returns false.
 func ReadBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, bool) {
 	if r.ContentLength > most {
 		RefuseAs(w, tooLarge(most))

@@ -424,7 +424,7 @@ type bucket struct {
 
 func newBucket(rate, burst float64) *bucket { return &bucket{rate: rate, burst: burst, level: burst} }
 
-// take takes one token, if at least left tokens remain after it.
+// take takes one token, unless fewer than left would remain.
 func (b *bucket) take(now time.Time, left float64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -19,8 +19,9 @@ import (
 	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
 )
 
-// operatorAPI serves service/proto/riffle/operator/v1. Its callers may open the role's
-// socket, and so its store and keys.
+// operatorAPI serves service/proto/riffle/operator/v1. Whoever may open the role's socket may
+// call it; calls are not authenticated further, because such a caller could read the role's
+// store and keys as well.
 type operatorAPI struct {
 	operatorv1.UnimplementedOperatorServiceHandler
 	server      *server

@@ -11,8 +11,8 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// Check checks a shuffler's store, which must not be in use. It calls problem with each
-// problem and the key where it is. operator is the key that signs enrolments and words on
+// Check checks a shuffler's store, which must not be in use. It calls problem with each problem
+// and the key where it is. operator is the key that signs enrolments and statements on closed
 // rounds. It returns the number of rounds, or an error if the store cannot be listed.
 func Check(ctx context.Context, s *store.Store, operator ed25519.PublicKey, problem func(where, format string, args ...any)) (rounds int64, err error) {
 	e, err := s.Get(ctx, keyEnrolment)
@@ -98,7 +98,7 @@ func (c checker) round(name string, r *record) {
 	}
 }
 
-// closed checks the signed word on a closed round.
+// closed checks the signed statement on a closed round.
 func (c checker) closed(key string, r *record) {
 	message, err := wire.Verify(c.operator, wire.LabelClosed, r.Closed)
 	var word wire.RoundClosed

@@ -41,8 +41,8 @@ type record struct {
 	// Cut is the last place of the stream of reports that counts, set when the round
 	// closes. A report that a frontend stores after it is never acknowledged.
 	Cut    *uint64 `json:"cut,omitempty"`
-	Run    string  `json:"run,omitempty"`    // the run whose pass 2 made the chunks
-	Closed []byte  `json:"closed,omitempty"` // the signed word on the round
+	Run    string  `json:"run,omitempty"`    // names the attempt to shuffle that made the chunks
+	Closed []byte  `json:"closed,omitempty"` // the signed statement on the closed round
 
 	revision uint64
 }

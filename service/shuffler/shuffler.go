@@ -7,8 +7,12 @@
 // says, so that several processes may share one: frontends take reports, and the process
 // that holds a task's lease closes its rounds.
 //
-// Counts by reason are all that leaves the process about clients. No address, id or time
-// of arrival is logged, measured or stored.
+// A round's reports lie in a stream until its deadline. The place up to which they count is the
+// cut. Shuffling then has two passes over streams, as Scatter and Gather of
+// riffle/protocol/shuffler describe. A mark in the store names each round that is under way.
+//
+// Counts by reason are all that leaves the process about clients. No address, id or time of
+// arrival is logged, measured or stored.
 package shuffler
 
 import (
@@ -44,7 +48,7 @@ type Config struct {
 	Population wire.ID // Required.
 	// Roster holds the enrolled clients' signing keys. Required, in any order.
 	Roster []ed25519.PublicKey
-	// Operator signs the enrolment and the word on closed rounds. Required.
+	// Operator signs the enrolment and the statements on closed rounds. Required.
 	Operator ed25519.PrivateKey
 	// Coordinators lists the keys that may sign announcements. Required.
 	Coordinators []ed25519.PublicKey

@@ -116,7 +116,7 @@ func (s *Shuffler) Open(coordinator ed25519.PublicKey, signed []byte) (status in
 	return 204, ""
 }
 
-// Closed returns the signed word on a round that was opened.
+// Closed returns the signed statement on a round that was opened.
 func (s *Shuffler) Closed(announcement [32]byte) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
