@@ -50,8 +50,8 @@ var (
 	fmt22   = clones{name: "clones", source: fmt22Source, rate: amplify.Clones}
 )
 
-// Pairs of one class each, in the order of Methods: narrow takes the last that covers a shape.
-// A row called NAME makes the method NAME-pld.
+// classPairs lists the pairs that hold for one class each, in the order of Methods: narrow
+// takes the last that covers a shape. A row called NAME makes the method NAME-pld.
 var classPairs = []clones{
 	{name: "krr", classes: []dp.Class{dp.KRR, dp.BinaryRR}, needs: "class krr:K or rr2, nothing else released",
 		source: "privacy blanket of k-ary randomized response, Balle et al. 2019 (dp/amplify/threepart.md)", calls: "amplify.KRR",

@@ -48,7 +48,8 @@ func newLine(rays []ray, over, least, most, smooth float64) *line {
 	if v < 0 && least*math.Log1p(v)-math.Log(s*least) < math.Log(farMass) {
 		return nil
 	}
-	// Tilted sums of most reports deviate by this much at most; those of least by this.
+	// These are the standard deviations of the tilted sum: wide for the largest number of
+	// reports, most, and narrow for the smallest, least.
 	wide, narrow := math.Sqrt(most*variance), math.Sqrt(least*variance)
 	s = math.Max(s, 2/wide)
 	v, _, variance = f.moments(s)

@@ -77,7 +77,7 @@ func newThreePart(f Family, k int64, err float64) *threePart {
 const (
 	wideStep   = 0.03
 	narrowStep = 0.01
-	// chordStep is the relative width of blocks of the third count.
+	// chordStep is the relative width of blocks of the number of reports on the third symbol.
 	chordStep = 0.01
 )
 

@@ -96,9 +96,9 @@ func NewSpectrum(l Loss, tilt float64, size, keep int) (*Spectrum, error) {
 // levels of sums, each with an error of a few rounding units of numbers of at most 1.
 func slip(size int) float64 { return 16 * unit * math.Log2(float64(size)) }
 
-// Combine composes the parts by their spectra, of one step, tilt, size and number of frequencies. The window of losses
-// starts at low·step; above must bound the tilted mass of losses at or beyond
-// its end, (low + size)·step. See compose.md.
+// Combine composes the parts by their spectra, which must have the same step, tilt, size and number
+// of frequencies. The window of losses starts at low·step; above must bound the tilted mass of
+// losses at or beyond its end, (low + size)·step. See compose.md.
 func Combine(parts []Part, low int64, above float64) (*Composed, error) {
 	if len(parts) == 0 {
 		return nil, errors.New("pld: nothing to compose")

@@ -34,7 +34,8 @@ func newBits(c Config) (Transport, error) {
 	return newShuffled(&b.format, b, Cost{Messages: b.each, Bytes: b.each * tokenSize})
 }
 
-// A token has a tag (16 bytes), a stream (4 bytes, little endian) and a value (1 byte).
+// tokenSize is the size of a message, a token: a tag (16 bytes), a stream (4 bytes, little
+// endian) and a value (1 byte).
 const tokenSize = 16 + 4 + 1
 
 func (b *bitTransport) token(stream uint32, value byte) []byte {

@@ -48,8 +48,8 @@ func newMix(c Config) (Transport, error) {
 	return newShuffled(&m.format, m, Cost{Messages: each, Bytes: each * mixSize, Distance: math.Ldexp(1, -c.Security)})
 }
 
-// A message has a tag (16 bytes), a stream (4 bytes, little endian) and a share (8 bytes,
-// below q).
+// mixSize is the size of a message: a tag (16 bytes), a stream (4 bytes, little endian) and a
+// share (8 bytes, below q).
 const mixSize = 16 + 4 + 8
 
 func (m *mixTransport) split(src rng.Source, counts []int64) [][]byte {

@@ -42,8 +42,8 @@ func join(lists ...[]bound) []bound {
 	return out
 }
 
-// The papers' pictures are not in the texts that we have; this note says what the texts leave
-// open.
+// rangeNote says what the papers' texts leave open, as the texts that we have lack the
+// pictures.
 const rangeNote = "The text gives the parameters, not the ends of the axes: those are riffle's choice, about the quoted points."
 
 const bestNote = "riffle's best bound equals its proved one: every bound in use has a proof. Both are in the CSV."

@@ -6,10 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// Parts cuts the places 0 … n−1 of a batch into parts of size, the last one shorter, and
+// Parts cuts the places 0 … n−1 of a batch into parts of size places, the last one shorter, and
 // calls do once for each, with from ≤ place < to. Every worker has one part at a time, in no
-// fixed assignment. A worker stops at an error of do, all stop when ctx ends, and Parts
-// returns the first worker's error.
+// fixed assignment. A worker stops at an error of do, all stop when ctx ends, and Parts returns
+// the first worker's error.
 func Parts[W any](ctx context.Context, workers []W, n, size int64, do func(w W, part int, from, to int64) error) error {
 	var next atomic.Int64
 	run := func(w W) error {

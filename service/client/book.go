@@ -192,7 +192,7 @@ func (b *book) openOutboxes(charged map[[32]byte]map[wire.ID][32]byte) error {
 	return nil
 }
 
-// Close releases the lock. No decision may be under way.
+// close releases the lock. No decision may be under way.
 func (b *book) close() error { return b.unlock() }
 
 // history returns a client's history. The caller guards it with a lock of its own.

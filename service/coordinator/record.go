@@ -119,7 +119,7 @@ func decodeTask(b []byte) (taskRecord, error) {
 	return r, fmt.Errorf("coordinator: task in state %q", r.State)
 }
 
-// A model is its parameters as 4-byte floats in order.
+// encodeModel writes a model: its parameters in order, as 4-byte floats.
 func encodeModel(params []float32) []byte {
 	b := make([]byte, 0, 4*len(params))
 	for _, v := range params {
@@ -199,8 +199,8 @@ func decodeState(b []byte) (s optimize.State, err error) {
 	return s, nil
 }
 
-// Each task has objects of its own, even if two tasks have the same model: each deletes
-// what it no longer needs.
+// These name a task's objects. Two tasks with the same model store it twice, so that each can
+// delete what it no longer needs.
 func taskName(task [32]byte) string          { return fmt.Sprintf("task/%x", task) }
 func modelName(task [32]byte, d hash) string { return fmt.Sprintf("model/%x/%x", task, d[:]) }
 func stateName(task [32]byte, d hash) string { return fmt.Sprintf("state/%x/%x", task, d[:]) }

@@ -124,8 +124,8 @@ type links struct {
 
 const linksSize = 2 * aes.BlockSize
 
-// The key that seals a round's streams is stored under the round's name, and lasts as long
-// as its batch.
+// linksName is the name under which a round's links are stored. The key that seals the round's
+// streams is stored under the round's name, and lasts as long as its batch.
 func linksName(name string) string { return "links-" + name }
 
 // makeSecrets draws a round's keys, unless it has them.

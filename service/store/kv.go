@@ -19,7 +19,8 @@ type Entry struct {
 	Revision uint64
 }
 
-// Keys are dot-separated tokens of A-Z, a-z, 0-9, - and _.
+// checkKey returns an error unless key is made of tokens of A-Z, a-z, 0-9, - and _, separated
+// by dots.
 func checkKey(key string) error {
 	if key == "" {
 		return errors.New("store: an empty key")
