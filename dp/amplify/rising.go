@@ -21,7 +21,8 @@ type Steps struct {
 	Eta float64
 }
 
-// maxSteps bounds the number of steps. Six are within 2 % of the noise of any number.
+// maxSteps bounds the number of steps. With six steps the noise of a report is within 2 % of
+// the least that any number of steps can reach.
 const maxSteps = 16
 
 // sumRounding is added to Eta. It covers the rounding of sums of shares.
@@ -103,8 +104,9 @@ func Cap(eps0, share float64) (Family, error) {
 // densities p and q against it for the victim's two inputs.
 type ray struct{ mass, p, q float64 }
 
-// risingLaw is the pair of Theorem 2: levels 1 + w·i for one input and 1 + w·j for the other,
-// on a report of the common part.
+// risingLaw is the pair of Theorem 2 of rising.md. A report comes with probability L from the
+// common part, the law μ, whatever its input. On an output of the common part the density has
+// level 1 + w·i for the victim's first input and 1 + w·j for its second.
 type risingLaw struct {
 	eps0   float64 // log of the largest level
 	height float64 // w

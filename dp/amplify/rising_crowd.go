@@ -15,17 +15,17 @@ type risingCrowd struct {
 	law *risingLaw
 	// few is the largest number of reports that are counted outcome by outcome.
 	few   int64
-	table [][]float64     // law of (A, B) after len(rows) reports of the common part
+	table [][]float64     // law of (A, B), the sums of the steps i and j, after len(rows) reports of the common part
 	rows  [][]float64     // rows[m] are the one-sided masses of U for m of them
-	lines map[int][]*line // by octave of k, one for each node; nil: only farMass
+	lines map[int][]*line // for each octave of k a line for each node; nil: δ is below farMass
 	fixed bool            // whether k is always the same
 }
 
 // enumerated bounds the number of terms that are added for few reports.
 const enumerated = 2e7
 
-// newRising returns a crowd for numbers of reports near k; fixed says that no others are asked
-// for.
+// newRising returns a crowd for numbers of reports near k. fixed says that it will be asked for
+// k itself only.
 func newRising(law *risingLaw, k int64, fixed bool) *risingCrowd {
 	c := &risingCrowd{law: law, lines: map[int][]*line{}, fixed: fixed}
 	// U has about the variance χ/4kt² under the pair, t = (E−1)/(E+1).

@@ -26,8 +26,8 @@ type linePoint struct {
 }
 
 const (
-	// The variance that is added to a report, relative to its own, for one k and for many. Half
-	// of it reaches ε.
+	// fineSmoothing and coarseSmoothing are the variances that are added to X, relative to its
+	// own: the first if k is always the same, the second if not. They raise ε by half as much.
 	fineSmoothing   = 1e-4
 	coarseSmoothing = 5e-4
 	// negligible is the log of the part of M(s)^k below which points of the line are bounded,

@@ -92,7 +92,7 @@ func covariance(rows []float32, mean []float64) blas64.Symmetric {
 	return c
 }
 
-// axes returns the largest eigenvalues, falling, and their vectors as rows.
+// axes returns the k largest eigenvalues in falling order, and their vectors as rows.
 func axes(c blas64.Symmetric, k int) (values, vectors []float64, err error) {
 	d := c.N
 	var eigen mat.EigenSym

@@ -20,8 +20,8 @@ type Announcement struct {
 	Eps0          float64 // of one report, including numerical slack
 	Sigma         float64 // of a vector sum: the σ of each client's noise, in units of Clip; see vecsum.Params.Sigma
 	Clip          float64 // radius of the gradient's ball
-	// Messages is the number of messages that each client sends; 0 means one. More take
-	// version 2.
+	// Messages is the number of messages that each client sends; 0 means one. An announcement
+	// with more has version 2 of the encoding.
 	Messages int64
 
 	// The remaining fields are for a network; a simulation leaves them empty.

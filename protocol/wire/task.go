@@ -18,8 +18,8 @@ type Task struct {
 	Rounds        int64 // the most rounds that the task may have
 	Delta         float64
 	Mechanism     Mechanism
-	// Messages is the number of messages that each client sends in a round; 0 means one.
-	// More take version 2.
+	// Messages is the number of messages that each client sends in a round; 0 means one. A task
+	// with more has version 2 of the encoding.
 	Messages int64
 	// Config describes the model. It is opaque here and the same for all.
 	Config []byte
@@ -35,7 +35,7 @@ type Mechanism struct {
 	Bits     int64   // coordinates or bits of a report, if the mechanism has that choice
 	Sum      Sum     // a vector sum; Users is 0 for other mechanisms
 
-	// The remaining fields take version 2.
+	// A task that sets one of the following fields has version 2 of the encoding.
 
 	// Encoding is how a report becomes bytes: EncodingSeed, or EncodingValues, which "" stands
 	// for.

@@ -185,8 +185,8 @@ func (r *Run) build() error {
 	if r.coordinator, err = coordinator.New(task); err != nil {
 		return inputError("%v", err)
 	}
-	// A simulated client of a vector sum only rounds; the noise is drawn for all clients at
-	// once.
+	// A simulated client of a vector sum only rounds its vector; the noise is drawn for all
+	// clients at once.
 	reports := r.Mechanism
 	var carriers carrying
 	if m, ok := r.Mechanism.(*mechanism.VectorSum); ok {
