@@ -260,8 +260,11 @@ func (r *coordinatorProcess) message(s wire.Status) *operatorv1.Task {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if made := r.tasks[s.ID]; made != nil && made.Mechanism != nil { // nil without the data
-		t.LargestReport = made.Mechanism.Facts().Largest
+	if made := r.tasks[s.ID]; made != nil {
+		t.Trust = string(made.Config.Trust) // the mode that was chosen; the wire has Recorded of it
+		if made.Mechanism != nil {          // nil without the data
+			t.LargestReport = made.Mechanism.Facts().Largest
+		}
 	}
 	return t
 }

@@ -125,6 +125,32 @@ func TestTasksAreEnteredOneAtATime(t *testing.T) {
 	}
 }
 
+// The operator API names the mode of trust that a task was created with. Its description on
+// the wire has the recorded one, which is shown of a task that this process has not read.
+func TestAPINamesTheChosenTrust(t *testing.T) {
+	if testing.Short() {
+		t.Skip("designs a vector sum")
+	}
+	r := &coordinatorProcess{tasks: map[[32]byte]*train.Setup{}}
+	task := sumTask(t, "a", 4e-6)
+	s := wire.Status{Task: task.Wire, ID: wire.Digest(task.Wire)}
+	if got := r.message(s); got.Trust != "distributed" || got.LargestReport != 0 {
+		t.Errorf("unread: trust %q, largest report %v", got.Trust, got.LargestReport)
+	}
+	read, err := train.ReadTask(task.Wire)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.remember(read)
+	if got := r.message(s); got.Trust != "vector-sum" || got.LargestReport != 0 {
+		t.Errorf("without data: trust %q, largest report %v", got.Trust, got.LargestReport)
+	}
+	r.remember(task)
+	if got := r.message(s); got.Trust != "vector-sum" || got.Participation != "all" || got.NMin != task.Wire.MinReports || !(got.LargestReport > 0) {
+		t.Errorf("%v", got)
+	}
+}
+
 // A budget is looked up of what this operator has signed, and of nothing else.
 func TestLookup(t *testing.T) {
 	if testing.Short() {
