@@ -59,6 +59,12 @@ func (s *Store) erase(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
+	return s.eraseEntry(ctx, key, e)
+}
+
+// eraseEntry is erase for the entry that was read. It fails with ErrConflict if the key has
+// another value by now, which stays.
+func (s *Store) eraseEntry(ctx context.Context, key string, e Entry) error {
 	h, err := s.fixed(ctx, s.kvName())
 	if err != nil {
 		return err

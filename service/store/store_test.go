@@ -245,6 +245,11 @@ func TestKeys(t *testing.T) {
 	if _, err := s.List(ctx, Values, "round.>"); err == nil {
 		t.Error("a prefix with a wildcard is taken")
 	}
+	// A deletion that read an earlier value leaves the present one.
+	is(t, s.eraseEntry(ctx, "k.round.1", Entry{Key: "round.1", Revision: rev}), ErrConflict)
+	if e, err := s.Get(ctx, "round.1"); err != nil || string(e.Value) != "closed" {
+		t.Errorf("after a deletion that came too late: %+v, %v", e, err)
+	}
 	must(t, s.Delete(ctx, Values, "round.1"))
 	is(t, s.Delete(ctx, Values, "round.1"), ErrNotFound)
 	again, err := s.Put(ctx, "round.1", []byte("new"), 0)
