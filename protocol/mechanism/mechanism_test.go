@@ -125,3 +125,27 @@ func TestSigmaIsChecked(t *testing.T) {
 		t.Errorf("event %+v", e)
 	}
 }
+
+// An input that is not finite counts as zero; one of the wrong length is a bug, with noise and
+// without.
+func TestInputsOfTheWrongLengthPanic(t *testing.T) {
+	m := sum(t, vecsum.Binomial)
+	for name, of := range map[string]randomizer.Mechanism{"with noise": m, "rounding": Rounding{m}} {
+		r := of.NewReport()
+		bad := make([]float32, m.Dim)
+		bad[0] = float32(math.NaN())
+		if of.Randomize(rng.Replay(1), bad, r); of.Check(r) != nil {
+			t.Errorf("%s: a report of NaN is refused", name)
+		}
+		for _, length := range []int{0, m.Dim - 1, m.Dim + 1} {
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Errorf("%s: an input of %d coordinates was taken for %d", name, length, m.Dim)
+					}
+				}()
+				of.Randomize(rng.Replay(1), make([]float32, length), r)
+			}()
+		}
+	}
+}

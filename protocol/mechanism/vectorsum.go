@@ -92,8 +92,9 @@ func (m *VectorSum) write(x []float32, r *randomizer.Report, encode func(w *sumW
 	w := m.encoders.Get().(*sumWorker)
 	defer m.encoders.Put(w)
 	if err := encode(w, x); err != nil {
-		// An input that is not finite counts as zero. Any other error is a bug.
-		if err := encode(w, make([]float32, m.Params.Dim)); err != nil {
+		// An input that is not finite counts as zero. Any other error, as of an input of the wrong
+		// length, is a bug.
+		if err := encode(w, make([]float32, len(x))); err != nil {
 			panic(err)
 		}
 	}
