@@ -52,7 +52,7 @@ func (s LocalClient) Open(task wire.Task) (func(theta, grad []float32), error) {
 	switch {
 	case l.err != nil:
 		return nil, l.err
-	case s.Client >= l.clients:
+	case s.Client < 0 || s.Client >= l.clients:
 		return nil, inputError("client %d of a population of %d", s.Client, l.clients)
 	case l.blank:
 		return func(_, grad []float32) { clear(grad) }, nil

@@ -216,6 +216,9 @@ func TestLocalGradientsAreTheSimulations(t *testing.T) {
 			t.Fatalf("client %d has another gradient than in a simulation", i)
 		}
 	}
+	if _, err := (LocalClient{Local: l, Client: -1}).Open(made.Wire); err == nil {
+		t.Error("a client before the first opened the task")
+	}
 	if _, err := (LocalClient{Local: l, Client: c.Population}).Open(made.Wire); err == nil {
 		t.Error("a client beyond the population")
 	}
