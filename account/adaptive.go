@@ -68,16 +68,16 @@ func everyBatch(ev dp.Event) dp.Event {
 	return ev
 }
 
-// filterOrder returns the order of a Rényi filter for a budget; it depends on the budget
-// alone. Of a grid of orders it is the one at which the budget admits the most of a Gaussian
-// mechanism, whose divergence is proportional to the order. Without a limit it is the order
-// for a budget of 1.
+// filterOrder returns the order of a Rényi filter for a budget; it depends on the budget alone.
+// It is the order, of a grid, at which the budget allows the most rounds of a Gaussian
+// mechanism. (Such a mechanism's divergence is proportional to the order.) If maxEps is
+// infinite, it is the order for a budget of 1.
 func filterOrder(maxEps, delta float64) float64 {
 	if math.IsInf(maxEps, 1) {
 		maxEps = 1
 	}
-	// ε is the divergence plus what the conversion adds. The addition is computed at far, a large
-	// divergence.
+	// ε is the divergence plus a term that does not depend on it. The term is computed at far, a
+	// divergence so large that ε is above 0.
 	const far = 1e3
 	order, most := 0., math.Inf(-1)
 	for u := -9.; u <= 14; u += 1. / 64 {

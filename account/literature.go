@@ -353,9 +353,9 @@ func sciTheorem1(printed bool) divergence {
 	}
 }
 
-// sciTheorem2 searches SCI's Δ: orders at one Δ, then Δ at the best of them, then orders once
-// more. It sets Δ = √(2x/(nγ)), so that a round has fewer than (1−Δ)nγ reports with
-// probability at most e^−x.
+// sciTheorem2 answers by SCI's Theorem 2, which holds for every Δ. It searches the best order
+// at one Δ, then the best Δ at that order, then the best order at that Δ. It sets Δ =
+// √(2x/(nγ)), so that a round has fewer than (1−Δ)nγ reports with probability at most e^−x.
 func sciTheorem2(printed bool) computation {
 	return func(_ *engine, q Query, parts []part) (answer, error) {
 		c, err := chance(parts[0])

@@ -7,7 +7,8 @@ import (
 	"slices"
 )
 
-// choice is an event: the first cells of an order of one feature's cells.
+// choice is an event: that a report's value of a feature lies in one of cells. These are the
+// first cells of an order, which order names.
 type choice struct {
 	study   *study
 	feature int

@@ -9,8 +9,8 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// reporters describes the number of reports of a round: asked clients, a uniform subset of n,
-// each of whose reports arrives with the given chance.
+// reporters describes who reports in a round: of n clients a uniform subset of size asked, and
+// each of their reports arrives with probability chance.
 type reporters struct {
 	n, asked int64
 	chance   *big.Float

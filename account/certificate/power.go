@@ -22,7 +22,7 @@ type law struct {
 // maxCells is the size from which a law is put on a grid of twice the step.
 const maxCells = 1 << 15
 
-// composer composes laws of one step.
+// composer composes laws on grids of one common step.
 type composer struct {
 	bits  uint
 	step  *big.Float
@@ -96,8 +96,8 @@ func (c *composer) product(a, b law) (law, error) {
 	return out, nil
 }
 
-// trim moves the largest losses to infinity and the smallest up to a common one, as long as
-// their mass is negligible.
+// trim shortens a law at both ends: it moves the largest losses to infinity, and raises the
+// smallest to one common loss, as long as their mass is negligible.
 func (c *composer) trim(l *law) {
 	budget, cut := c.budget(c.top, l.rounds), new(big.Int)
 	end := len(l.mass)

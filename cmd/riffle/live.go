@@ -249,7 +249,7 @@ func (l *live) set(f func(*dashboard.View)) {
 	l.board.Set(l.current())
 }
 
-// lap adds the time since the last call to a stage.
+// lap adds to a stage the time since lap was last called.
 func (l *live) lap(stage int, items int64) {
 	now := time.Now()
 	l.stages[stage].Seconds += now.Sub(l.last).Seconds()

@@ -108,7 +108,7 @@ func resumeTrain(cmd *cobra.Command, config train.Config, dir string, show outpu
 	r, err := train.Resume(cmd.Context(), dir, func(c *train.Config) {
 		for _, f := range c.Fields() {
 			if text, ok := adjust[f.Name]; ok {
-				must(f.Set(text)) // the flag has taken it
+				must(f.Set(text)) // cannot fail: the flag has accepted the text
 			}
 		}
 	})

@@ -85,8 +85,9 @@ func (b *binary) blockOf(others int64) int64 {
 	return max(1, (others+blocks)/blocks)
 }
 
-// raise raises delta to the divergences for inputs of which ones, a number, are 1 and zeros are
-// 0. With S the number of reports of 1 from these clients,
+// raise raises delta where the divergence for one choice of the other clients' inputs is
+// larger: ones is the number of clients that hold 1, and zeros the number that hold 0. With S
+// the number of their reports that are 1,
 //
 //	δ(ε) = max over x of (E − e^ε)/(E+1)·Pr[S = x−1] − (e^ε − 1)·Pr[S ≥ x].
 func (b *binary) raise(delta, over []float64, ones, zeros int64) {

@@ -8,9 +8,9 @@ import (
 	"github.com/riffle-dp/riffle/dp/gdp"
 )
 
-// GaussianConfig describes a round of which only the sum is seen. Each of k of n clients
-// clips its vector to ℓ2 norm 1 and adds N(0, Sigma²) to every coordinate. All fields but
-// Included are required.
+// GaussianConfig describes a round of which only the sum is seen. Of n clients k report. Each
+// of them clips its vector to ℓ2 norm 1 and adds N(0, Sigma²) to every coordinate. All fields
+// but Included are required.
 type GaussianConfig struct {
 	Sigma      float64 // of one report, in units of the clip norm
 	Population int64   // n

@@ -93,8 +93,8 @@ func (a *axis) scaled(m int64, shrink float64) []float64 {
 		a.split(mass, float64(2*first-m)/float64(m)*shrink, w)
 	})
 	for first := end + 1; first <= m; {
-		// All mass from first on goes to the node after it; counts further out count again at
-		// their own nodes.
+		// All mass from the count first on goes to the node after it. Counts further out are
+		// added again at their own nodes.
 		u := float64(2*first-m) / float64(m) * shrink
 		i := min(len(a.u)-1, max(a.after(u)+1, a.after(math.Min(1, nodeGrowth*u))))
 		w := tail.UpperTail(m, first, .5, .5)

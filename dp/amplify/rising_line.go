@@ -2,8 +2,8 @@ package amplify
 
 import "math"
 
-// A line computes δ at one g = e^ε for a number k of reports of which all but the victim's
-// have one law: with X = p − gq on each report,
+// A line computes δ at one g = e^ε for k reports, all of which but the victim's have the same
+// law. With X = p − gq on each report,
 //
 //	k·δ = E(X_1 + … + X_k)₊ = (1/2πi)∫ M(z)^k z^−2 dz on any line Re z = s > 0, M(z) = E e^{zX}.
 //

@@ -107,7 +107,7 @@ func logTicks(low, high float64) []plot.Tick {
 func Number(x float64) string {
 	text := strconv.FormatFloat(x, 'g', -1, 64)
 	if short := strconv.FormatFloat(x, 'f', -1, 64); x == math.Trunc(x) && len(strings.TrimRight(short, "0")) > 2 {
-		text = short // a count whose digits matter
+		text = short // a whole number such as 54321 is written in full
 	}
 	return strings.NewReplacer("e+0", "e", "e+", "e", "e-0", "e-").Replace(text)
 }

@@ -36,11 +36,11 @@ type PCA struct {
 	offset  []float32
 }
 
-// FitPCA returns the first components ≥ 1 principal axes of public rows, each of the given number
-// of inputs, by the eigenvectors of their covariance in float64. It needs at least 2 rows, finite
-// values, and components ≤ inputs ≤ 4096. The largest entry of an axis (the first of equals) is
-// made positive. The result is deterministic on one machine; if eigenvalues coincide the axes are
-// some basis of their space.
+// FitPCA returns the PCA on the first principal axes of public rows, computed as eigenvectors of
+// the rows' covariance in float64. inputs is the length of a row, and components, at least 1, is
+// the number of axes. It needs at least 2 rows, finite values, and components ≤ inputs ≤ 4096.
+// The largest entry of an axis (the first of equals) is made positive. The result is
+// deterministic on one machine; if eigenvalues coincide the axes are some basis of their space.
 //
 // Time O(rows·inputs² + inputs³), memory O(inputs²).
 func FitPCA(rows []float32, inputs, components int) (*PCA, error) {

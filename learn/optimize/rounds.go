@@ -95,8 +95,8 @@ func (p Problem) boundOf(method string, o Overrides, r given) float64 {
 	return plan.Bound
 }
 
-// everyRound is noise for clients each of whom takes part in a fixed number of rounds, the
-// field uses. It ignores the number that the caller of deviation gives.
+// everyRound is noise for the case that every client takes part in a fixed number of rounds,
+// uses. Its method deviation ignores the number of rounds that its caller gives.
 type everyRound struct {
 	Noise
 	uses int64

@@ -125,7 +125,8 @@ func roundAt(y float64, r uint64) int64 {
 	return k + int64((r-uint64((y-float64(k))*(1<<32)))>>63)
 }
 
-// inwards rounds one coordinate, y steps from the middle, towards the middle.
+// inwards rounds coordinate j, which lies y steps from the middle of the grid, towards the
+// middle.
 func (e *Encoder) inwards(j int, y float64, counts []int64) {
 	d, half := e.params.Dim, float64(e.params.Grid)/2
 	y = math.Max(-half, math.Min(y, half))

@@ -101,7 +101,7 @@ func slopes(rows []row, vary func(row) float64, fixed ...func(row) float64) []sl
 		k.setting = r.Setting
 		for i, f := range fixed {
 			if k.fixed[i] = f(r); math.IsNaN(k.fixed[i]) {
-				k.fixed[i] = 0 // not given; NaN would not equal itself
+				k.fixed[i] = 0 // 0 stands for a value that is not given, because NaN would not equal itself
 			}
 		}
 		return k

@@ -58,9 +58,9 @@ type Config struct {
 	Honest float64
 }
 
-// Fewer returns the number of a round's reports that are charged as hiding nobody: those of
-// the colluders. In a sum of which only the share Honest adds noise, it is Colluders/Honest,
-// rounded up.
+// Fewer returns the number of a round's reports that are charged as hiding nobody: those of the
+// colluders. In a vector sum, where only the share Honest of the reports surely adds noise, it
+// is Colluders/Honest, rounded up.
 func (c Config) Fewer() int64 {
 	if c.Colluders > 0 && c.Honest > 0 && c.Honest < 1 {
 		return int64(min(math.Ceil(float64(c.Colluders)/c.Honest*(1+0x1p-50)), 1<<52))

@@ -33,7 +33,7 @@ const (
 	KindAsk            byte = 14 // a client asks whether it is drawn
 	KindSessionRequest byte = 15
 	KindSessionSealed  byte = 16 // the answer to KindSessionRequest
-	KindShareIDs       byte = 17 // the report ids of the halves that an aggregator holds
+	KindShareIDs       byte = 17 // the report ids of the shares that an aggregator holds
 	KindPassed         byte = 18 // KindReport with a pass in the header
 
 	// Kinds 8 and 12 are retired: a signed ask, and a request for a session that was not

@@ -30,11 +30,11 @@ func (m *Exclusion) fields(c *codec) {
 	}
 }
 
-// ShareIDs lists the report ids of the halves that an aggregator has, by their places in a
+// ShareIDs lists the report ids of the shares that an aggregator holds, by their places in a
 // batch. Places where the two aggregators' ids differ are left out.
 type ShareIDs struct {
 	Announcement [32]byte
-	IDs          [][16]byte // zero if the half cannot be summed
+	IDs          [][16]byte // zero if the share cannot be summed
 }
 
 func (*ShareIDs) kind() byte { return KindShareIDs }

@@ -149,9 +149,9 @@ func (c Config) splitCSV(file *dataset.CSV) (d *Data, err error) {
 }
 
 // Thresholds for warnings. There is a warning about an unscaled column whose root mean square
-// is above largeColumn, and about a column of which more than the share manyOutside of the
-// cells lie outside of its range. There is one about more than manyNumbers classes that are
-// all numbers: they may be meant as a regression's targets.
+// is above largeColumn, and about a column with more than the share manyOutside of its cells
+// outside of its range. There is one about more than manyNumbers classes that are all numbers:
+// they may be meant as a regression's targets.
 const (
 	largeColumn = 4
 	manyOutside = .05

@@ -359,9 +359,9 @@ func (s *Service) addIDs(ctx context.Context, j *job, rec record, revision uint6
 	return s.keepIDs(ctx, j.digest, rec, revision, &wire.ShareIDs{Announcement: j.digest, IDs: ids})
 }
 
-// shareIDs returns the report ids of the halves that this aggregator has of a prepared round. The
-// coordinator compares them with those of its own halves, and leaves out the places that
-// differ.
+// shareIDs returns the report ids of a prepared round's shares, as far as this aggregator has
+// them. The coordinator compares them with the ids of its own shares, and leaves out the places
+// that differ.
 func (s *Service) shareIDs(announcement [32]byte) (wire.ShareIDs, error) {
 	rec, _, err := s.load(s.work, announcement)
 	if errors.Is(err, store.ErrNotFound) {

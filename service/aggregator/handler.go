@@ -19,7 +19,7 @@ const (
 
 // PeerHandler answers the coordinator's requests of SPEC.md. A stranger who reaches it can do
 // nothing. All requests are signed, except the one for report ids, which are random and mean
-// nothing without the halves.
+// nothing without the shares.
 func (s *Service) PeerHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/rounds", func(w http.ResponseWriter, q *http.Request) {

@@ -212,8 +212,8 @@ func (r *runner) honest() float64 {
 	return r.sum.Params.Honest
 }
 
-// allowed is how many of k reports may be left out of a vector sum: the charge does not rely
-// on the noise of so many.
+// allowed is how many of k reports may be left out of a vector sum: the charge does not rely on
+// their noise.
 func (r *runner) allowed(k int64) int64 {
 	return r.t.Colluders + int64(math.Floor(float64(k)*(1-r.honest())))
 }
@@ -258,16 +258,15 @@ func (r *runner) seeds(ctx context.Context, a *wire.Announcement, c *wire.RoundC
 	return sum, ids, failed, nil
 }
 
-// differing asks the second aggregator for its report ids, and returns the places where
-// they differ from the coordinator's: a client there has sent two halves that do not
-// belong together, and their sum would be worthless. Ids that agree tell the coordinator
-// nothing. If the aggregator gives a wrong id, that report is left out, as one that it
-// cannot open.
+// differing asks the second aggregator for its report ids, and returns the places where they
+// differ from the coordinator's: a client there has sent two shares that do not belong
+// together, and their sum would be worthless. Ids that agree tell the coordinator nothing. If
+// the aggregator gives a wrong id, that report is left out, as one that it cannot open.
 func (r *runner) differing(ctx context.Context, c *wire.RoundClosed, ids [][16]byte) ([]int64, error) {
 	b, err := r.aggregator(ctx, http.MethodGet, fmt.Sprintf("/v1/rounds/%x/ids", c.Announcement), nil, 1<<10+16*c.Reports)
 	if refused := batch.IsRefused(err); refused != nil && refused.Code == http.StatusNotFound {
 		r.log.Warn("the aggregator tells no report ids, as earlier versions: halves are not compared")
-		return nil, nil // halves that differ are found when sums are combined
+		return nil, nil // differing shares are found when the sums are combined
 	}
 	if err != nil {
 		return nil, err

@@ -199,7 +199,7 @@ func renew(ctx context.Context, l store.Lease, ttl time.Duration) error {
 	return ctx.Err()
 }
 
-// untrusted makes those errors of a ledger fatal after which nothing may be charged.
+// untrusted wraps errFatal into an error of the ledger after which nothing may be charged.
 func untrusted(err error) error {
 	if errors.Is(err, ledger.ErrChain) || errors.Is(err, ledger.ErrMark) || errors.Is(err, ledger.ErrCharged) {
 		return fmt.Errorf("%w: %w", errFatal, err)

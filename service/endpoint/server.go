@@ -56,8 +56,7 @@ const (
 	// HTTP/2 would keep thousands of answers for it, answers to pings included.
 	unread = 5 * time.Second
 
-	// maxRead is the number of bytes a second of which an address's strangers have their
-	// share.
+	// The strangers of one address are read at Share·maxRead bytes a second.
 	maxRead = 16 << 20
 
 	// HTTP/2 limits: streams of a connection, and the smallest possible buffers. A frame's

@@ -225,7 +225,7 @@ func (s *Service) forget(now time.Time) {
 	}
 	for key, r := range s.readers {
 		if now.Unix()-r.used.Load() > 60 {
-			delete(s.readers, key) // its chunks can be read again
+			delete(s.readers, key) // its chunks can be read from the store again
 		}
 	}
 }

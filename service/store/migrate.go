@@ -311,7 +311,7 @@ func copySecrets(ctx context.Context, from, to *Store) error {
 	for _, name := range names {
 		value, err := from.secret(ctx, name)
 		if errors.Is(err, ErrNotFound) {
-			continue // a stream without its message was never given out
+			continue // the store was never told the secret: its stream has no message
 		}
 		if err != nil {
 			return err

@@ -234,7 +234,7 @@ func dense32() {
 	done()
 }
 
-// rows32 computes four dot products of 32 at a time.
+// rows32 computes the dot products of delta with rows of 32 elements, four rows at a time.
 func rows32() {
 	text("rows32AVX2", "func(dst, w, delta *float32, quads int)")
 	dst, w, delta, quads := arg("dst"), arg("w"), arg("delta"), arg("quads")
