@@ -56,7 +56,7 @@ type Result struct {
 	Refuted    bool // LowerBound > Claimed
 	// Witness names the pair of inputs and the event that gave the bound.
 	Witness string
-	// Hits of Draws reports of each input fell into the event.
+	// Of Draws reports of each input, Hits fell into the event.
 	Hits  [2]int64
 	Draws int64
 }

@@ -2,8 +2,8 @@ package amplify
 
 import "slices"
 
-// Blocks says how finely a pair distinguishes numbers. An independent check of the pair needs
-// it; bounds do not.
+// Blocks says how finely a pair distinguishes numbers of clones and of reports. Only an
+// independent check of the pair needs to know.
 type Blocks struct {
 	// Clones: numbers of reports that hide each other are rounded down to multiples of it, or
 	// to a finer grid.

@@ -184,9 +184,9 @@ func (c ConcreteConfig) sizes() ([]Span, error) {
 	return out, nil
 }
 
-// list merges the outcomes from visit, the masses P and Q and their difference, into cells of
-// equal width in loss; with mirror it adds the mirror images. extremes returns roughly the
-// range of a block's losses; losses outside go to the outermost cells.
+// list merges outcomes into cells of equal width in loss. visit gives it each outcome as the
+// masses P and Q and their difference; with mirror set, list adds the mirror images. extremes
+// returns roughly the range of a block's losses; losses outside go to the outermost cells.
 func (c ConcreteConfig) list(sizes []Span, visit func(Span, float64, func(p, q, over float64)),
 	extremes func(Span, float64) (low, high float64), mirror bool) ([]dp.Atom, error) {
 	inclusion := func(b Span) float64 { return float64(b.First) / float64(c.Population) }

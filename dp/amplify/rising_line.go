@@ -30,8 +30,8 @@ const (
 	// own: the first if k is always the same, the second if not. They raise ε by half as much.
 	fineSmoothing   = 1e-4
 	coarseSmoothing = 5e-4
-	// negligible is the log of the part of M(s)^k below which points of the line are bounded,
-	// not computed.
+	// negligible is a logarithm: points of the line that add a smaller share of M(s)^k are
+	// bounded, not computed.
 	negligible = -30
 )
 

@@ -31,7 +31,7 @@ var audit string
 // Page is a browser's tab. It records the errors that the page logs and the addresses it
 // requests.
 type Page struct {
-	// Context is the tab's, for what this package does not do with it.
+	// Context is the tab's context, for actions that this package does not offer.
 	Context context.Context
 	t       testing.TB
 

@@ -7,7 +7,7 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/sample"
 )
 
-// noiseBlock is the number of draws that a table makes at a time.
+// noiseBlock has room for the draws that addNoise takes from a table at a time.
 type noiseBlock [512]int64
 
 var noiseBlocks = sync.Pool{New: func() any { return new(noiseBlock) }}

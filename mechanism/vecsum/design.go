@@ -21,7 +21,7 @@ type Target struct {
 	Dim      int       // d, required
 	Radius   float64   // Δ₂, required
 	Rounds   int64     // T, rounds the same client may take part in; 0 means 1
-	Overhead float64   // variance allowed above the variance of the Gaussian mechanism; 0 means .05
+	Overhead float64   // variance allowed on top of the Gaussian mechanism's, as a share of it; 0 means .05
 	Kind     NoiseKind // "" means Binomial
 	Split    bool      // see Params
 }

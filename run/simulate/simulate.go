@@ -34,7 +34,7 @@ type summed interface {
 // few is the largest number of coordinates of a gradient that are computed one by one.
 const few = 2
 
-// Config is a simulation. Clients, Worker, Coordinator, Client and Mechanism are
+// Config describes a simulation. Clients, Worker, Coordinator, Client and Mechanism are
 // required.
 type Config struct {
 	Seed    uint64

@@ -212,7 +212,8 @@ func (m *vectorSum) add(params vecsum.Params, sigma float64) error {
 	return err
 }
 
-// stream is a pan-private aggregator: panMean.
+// stream protects gradients by a pan-private aggregator, panMean, which takes them one after
+// another.
 type stream struct {
 	config Config
 	dim    int

@@ -52,7 +52,7 @@ func (b Baseline) NotBeaten(accuracy, loss float64) string {
 	return fmt.Sprintf("%s is no better than the baseline: %s%s", got, b.Text, also)
 }
 
-// labelUnit returns the factor by which a loss is in the label's own units; 1 if the label is
+// labelUnit returns the factor that turns a loss into the label's own units; 1 if the label is
 // not scaled.
 func (c Config) labelUnit() float64 {
 	by, _, err := ParseRanges(c.Range)

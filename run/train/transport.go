@@ -86,9 +86,9 @@ func (c PrivacyConfig) transportShare() float64 {
 	return 0
 }
 
-// mixSecurity returns the smallest σ for which views that are 2^−σ apart in each round stay
-// within their share of δ; each round adds (1 + e^ε)·2^−σ to δ (vecsum.Curve), and ε is at
-// most the budget.
+// mixSecurity returns the security σ of the transport mix. It is the smallest σ for which all
+// rounds together keep to the transport's share of δ. A round adds (1 + e^ε)·2^−σ to δ
+// (vecsum.Curve), and ε is at most the budget.
 func (c PrivacyConfig) mixSecurity() (int, error) {
 	need := math.Log2((1 + math.Exp(c.Epsilon)) * float64(c.Rounds) / (c.transportShare() * c.Delta))
 	if !(need <= 119) {

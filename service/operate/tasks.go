@@ -294,7 +294,8 @@ func (r *coordinatorProcess) storeTask(ctx context.Context, id [32]byte, t *trai
 	if err := r.checkTails(ctx, id, t.Limit); err != nil {
 		return err
 	}
-	// Clients and the shuffler may have seen its rounds, and would refuse them.
+	// A task that was removed must not come back: clients and the shuffler may have seen its
+	// rounds, and would refuse them.
 	if _, how, err := coordinator.Ended(ctx, r.store, id); err != nil {
 		return err
 	} else if how.State == coordinator.Removed {
