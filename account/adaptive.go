@@ -95,7 +95,7 @@ type filtered struct {
 	dropped float64 // the mass left out of the divergences
 }
 
-// plus returns f after times further rounds, each of the charge one, rounded up.
+// plus returns f with further rounds added, times of them, each of which adds one; rounded up.
 func (f filtered) plus(one filtered, times int64) filtered {
 	return filtered{(f.spent + one.spent*float64(times)) * (1 + 0x1p-50), (f.dropped + one.dropped*float64(times)) * (1 + 0x1p-50)}
 }

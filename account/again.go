@@ -9,8 +9,8 @@ import (
 const againShare = 1e-4
 
 // Again returns the question about a protocol that replaces void rounds. The protocol announces
-// rounds until q.Rounds of them brought minReports reports each, and no more than last in all.
-// An upper bound on its answer is an upper bound for the protocol.
+// rounds until q.Rounds of them brought minReports reports each, or until the number of
+// announced rounds is last. An upper bound on its answer is an upper bound for the protocol.
 //
 // Needs: a void round reveals only that it is void. If others is true (honest below 1), some
 // clients are not relied on and may decide which rounds are void; then all rounds up to last

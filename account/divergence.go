@@ -83,7 +83,8 @@ func convert(q Query, curve rdp.Curve) (answer, error) {
 	return answer{eps: eps, delta: q.Delta, order: order}, nil
 }
 
-// convert answers a query from a Rényi curve at whole orders, times composed.
+// convert answers a query from a Rényi curve at whole orders, bound, composed over a number of
+// rounds, times.
 func (o orders) convert(q Query, times int64, bound func(order int) (float64, error)) (answer, error) {
 	best, lambda := math.Inf(1), 0
 	try := func(l int) error {

@@ -221,8 +221,8 @@ func checkInStrong(exact bool) computation {
 	}
 }
 
-// girgis makes a divergence of one of Girgis et al.'s bounds. It refuses rounds of more than
-// most reports.
+// girgis makes a divergence of one of Girgis et al.'s bounds. most is the largest number of
+// reports that it accepts in a round.
 func girgis(bound func(literature.Round, int) (float64, error), most int64) divergence {
 	return func(_ *engine, p part) (func(float64) (float64, error), error) {
 		s := p.shape

@@ -203,8 +203,8 @@ func (b *binary) star(ones, zeros int64) float64 {
 //	y_n = (pq(n+1)/y_{n+1} + (p²+q²)(n − n*)) / (pq(N−n+1)),
 //
 // falls in y_{n+1}. From two starts that enclose the truth the values keep enclosing it and
-// converge. If they have not converged at last, the start moves out, at most to N, where y is
-// known.
+// converge. If they have not converged at n = last, the start moves out, at most to N, where y
+// is known.
 func (b *binary) down(ones, zeros, first, last int64) []float64 {
 	if last < first {
 		return nil

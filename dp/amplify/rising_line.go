@@ -35,8 +35,8 @@ const (
 	negligible = -30
 )
 
-// newLine returns the line for g = 1 + over and numbers of reports from least to most; nil if
-// δ is below farMass for all of them.
+// newLine returns the line for g = 1 + over and all numbers of reports between least and most;
+// nil if δ is below farMass for all of them.
 func newLine(rays []ray, over, least, most, smooth float64) *line {
 	f := newTransform(rays, over)
 	s := f.saddle(least)

@@ -139,9 +139,10 @@ func (t *tallied) add(key rowKey, w float64) {
 	t.mass[i] += w
 }
 
-// sizes adds the contribution of first to last reports on the first two symbols and j + extra
-// on the third, j ~ Bin(others, third). As n′ grows, U given n′ falls in convex order and ρ
-// grows. So the pair of the smallest n′ and the largest ρ dominates.
+// sizes adds the contribution of rounds in which between first and last reports are on the
+// first two symbols, and j + extra on the third with j ~ Bin(others, third). As n′ grows, U
+// given n′ falls in convex order and ρ grows. So the pair of the smallest n′ and the largest ρ
+// dominates.
 func (t *threePart) sizes(weights *tallied, weight float64, first, last, others, extra int64) {
 	if last == 0 {
 		return // nothing distinguishes the neighbours: loss 0

@@ -50,8 +50,8 @@ type Spectrum struct {
 	points     int
 }
 
-// NewSpectrum transforms a loss on a cyclic grid of size points, a power of two. It keeps the
-// first keep frequencies; of the others it keeps the largest modulus only.
+// NewSpectrum transforms a loss on a cyclic grid of size points, a power of two. It stores the
+// first frequencies, keep of them, and of all others the largest modulus only.
 func NewSpectrum(l Loss, tilt float64, size, keep int) (*Spectrum, error) {
 	if !(tilt >= 0) || math.IsInf(tilt, 1) {
 		return nil, fmt.Errorf("pld: tilt = %v must be at least 0 and finite", tilt)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Rows returns the tab-separated fields of each line of testdata/name that is neither
-// empty nor a comment. Fewer than least lines fail the test.
+// Rows returns the tab-separated fields of each line of testdata/name that is neither empty nor
+// a comment. The test fails if there are fewer such lines than least.
 func Rows(t testing.TB, name string, least int) (rows [][]string) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/" + name)

@@ -335,7 +335,7 @@ func (p *csvParser) blank(err error) {
 	p.finished++
 }
 
-// number reads a decimal number, or returns the rule that cell breaks.
+// number reads a cell as a decimal number, or returns the rule that the cell breaks.
 func number(cell string) (v float64, rule string) {
 	if cell == "" {
 		return 0, "is an empty cell, must be a number"

@@ -142,8 +142,8 @@ func ratio(q account.Query, above, below string) compute {
 	}
 }
 
-// within finds the last round, up to most, at which the paper's ε is within the stated one.
-// It returns a method's ε there, and riffle's proved ε.
+// within finds the last round, no later than round most, at which the paper's ε is at most the
+// stated one, eps. It returns a method's ε there, and riffle's proved ε.
 func within(query func(rounds int64) account.Query, most int64, eps float64, method string) compute {
 	return func(ctx context.Context, d *desk) (float64, float64, error) {
 		t, err := d.last(ctx, query, most, "girgis-thm1", eps)
@@ -159,8 +159,8 @@ func within(query func(rounds int64) account.Query, most int64, eps float64, met
 	}
 }
 
-// last returns the largest number of rounds, up to most, at which the method's ε
-// is at most eps.
+// last returns the largest number of rounds, within the limit most, at which the method's ε is
+// at most eps.
 func (d *desk) last(ctx context.Context, query func(rounds int64) account.Query, most int64, method string, eps float64) (int64, error) {
 	low, high := int64(0), most+1
 	for high-low > 1 {

@@ -211,7 +211,7 @@ func (c *codec) flag(v *bool) {
 }
 
 // length reads or writes a number of bytes, in four bytes. It refuses to read a number above
-// most.
+// the limit, most.
 func (c *codec) length(what string, n int, most uint32) int {
 	if !c.reads {
 		c.b = binary.LittleEndian.AppendUint32(c.b, uint32(n))

@@ -423,7 +423,7 @@ type bucket struct {
 
 func newBucket(rate, burst float64) *bucket { return &bucket{rate: rate, burst: burst, level: burst} }
 
-// take takes one token, unless fewer than left would remain.
+// take takes one token, unless fewer tokens than left would then remain.
 func (b *bucket) take(now time.Time, left float64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

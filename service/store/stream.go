@@ -437,8 +437,8 @@ func (s *Store) read(ctx context.Context, full, subject string, from uint64) ite
 	}
 }
 
-// more asks the stream's leader for a message of the subject with a sequence from next to
-// last.
+// more asks the stream's leader for a message of the subject whose sequence lies between next
+// and last.
 func (s *Store) more(ctx context.Context, h jetstream.Stream, subject string, next, last uint64) (bool, error) {
 	if next > last {
 		return false, nil

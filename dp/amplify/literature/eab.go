@@ -62,9 +62,9 @@ type GDP struct{ Mu float64 }
 //
 //	μ = √times·2·tanh(ε₀/2)/√((k−1)e^{−ε₀} + 4E/(E+1)²).
 //
-// It is also that of shuffled Laplace DP-SGD: in each of times epochs all clients are split
-// into blocks of k clients, and each block of ε₀-LDP Laplace reports is shuffled; a client is
-// in one block an epoch. The exact bound is that of one shuffle, composed as often.
+// It is also that of shuffled Laplace DP-SGD: in each epoch, times of them in all, the clients
+// are split into blocks of k, and the ε₀-LDP Laplace reports of each block are shuffled; a
+// client is in one block an epoch. The exact bound is that of one shuffle, composed as often.
 //
 // Approximate: it under-reports ε (by 3.1 % at ε₀ = 1, k = 100, by 55 % at ε₀ = 4, k = 1000,
 // of one shuffle) and is never a guarantee. Source: EAB, Theorem 2; Algorithm 1, Theorem 3
