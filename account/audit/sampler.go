@@ -40,8 +40,8 @@ type study struct {
 	index   int
 	pair    Pair
 	between []float64
-	// edges of the cells of along and length: cell k holds the values v with
-	// exactly k edges ≤ v.
+	// edges are those of the cells of the features along and length: cell k holds the values v
+	// with exactly k edges ≤ v.
 	edges   [identity][]float64
 	ranks   tally
 	promise float64

@@ -31,7 +31,8 @@ type SyntheticConfig struct {
 	Dim int
 	// Rows is the number of rows. Required.
 	Rows int
-	// HeldOut gives rows of the same law that are independent of the rows without HeldOut.
+	// HeldOut asks for further rows of the same law, independent of those that are drawn with
+	// HeldOut false.
 	HeldOut bool
 	// Norm is ‖w‖. Default 5.
 	Norm float64

@@ -20,7 +20,7 @@ func width(m Mechanism, r *Report) int {
 	return min(32, m.Facts().Bits/len(r.Value))
 }
 
-// AppendReport appends a report of m, which must pass its Check, to dst.
+// AppendReport appends r, a report of m, to dst. It returns an error unless r passes m.Check.
 func AppendReport(dst []byte, m Mechanism, r *Report) ([]byte, error) {
 	if err := m.Check(r); err != nil {
 		return dst, err

@@ -71,8 +71,8 @@ func (p Params) paperNoise(honest int64, delta float64) (m, prob float64, err er
 	return float64(p.Noise.Bits) * float64(honest), p.Noise.p(), nil
 }
 
-// lemma31 bounds ε at delta for one coordinate whose two values lie distance apart. distance
-// is a fraction of the range −Radius … Radius.
+// lemma31 bounds ε at delta for one coordinate, whose value differs between the two inputs by
+// distance, a fraction of the range −Radius … Radius.
 //
 // Upper bound, proved, replace-one, all of MinUsers honest. Source: CJMP Lemma 3.1 through
 // its Lemma A.1, with the logarithm in place of 3α: at most ε(2/g + distance) for the lemma's
@@ -115,8 +115,8 @@ func robustA9(p Params, delta float64) (float64, error) {
 	return p.composed(p.guaranteed(), delta)
 }
 
-// composed is Lemma 3.3 over the coordinates, with losses c·|k_j|, |k_j| ≤ g and
-// Σk_j² at most the squared sensitivity.
+// composed is the bound of CJMP's Lemma 3.3 for all coordinates together, with losses c·|k_j|,
+// |k_j| ≤ g and Σk_j² at most the squared sensitivity.
 func (p Params) composed(honest int64, delta float64) (float64, error) {
 	m, prob, err := p.paperNoise(honest, delta)
 	if err != nil {

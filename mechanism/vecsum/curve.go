@@ -25,7 +25,8 @@ type Curve struct {
 	Distance float64
 }
 
-// MethodGDP is the id of the accounting by Noise.increment.
+// MethodGDP is the id of this package's own bounds, which count a round as Gaussian noise: see
+// [Curve].
 const MethodGDP = "vecsum-gdp"
 
 // delta returns an upper bound on δ at any real eps, at most 1.

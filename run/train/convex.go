@@ -14,8 +14,8 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 )
 
-// cldpSGD works with any model and schedule. All other optimisers are for convex losses, and
-// package optimize plans their parameters from public numbers.
+// cldpSGD names the optimiser that works with any model and schedule. All others are for convex
+// losses, and package optimize plans their parameters from public numbers.
 const cldpSGD = "cldp-sgd"
 
 // optimizers lists the values of Config.Optimizer.

@@ -17,7 +17,7 @@ type tuned struct{ clip, rate, noise, most float64 }
 var (
 	// PrivUnit: ε₀ = 2.5, 60,000 reports a round.
 	tunedEuclidean = tuned{clip: 0.2, rate: 4, noise: 1.05 / 60000, most: 4}
-	// The same for shape-linear, on Fashion-MNIST.
+	// PrivUnit at the same ε₀, for shape-linear on Fashion-MNIST.
 	tunedShape = tuned{clip: 0.2, rate: 8, noise: 1.05 / 60000, most: 4}
 	// R∞ with coordinate clipping: ε₀ = 3, 50,000 reports, 1,930 parameters.
 	tunedInf = tuned{clip: 0.02, rate: 2, noise: 1.22 * 1930 / 50000}

@@ -41,8 +41,8 @@ type Loopback struct {
 	Spread     time.Duration
 }
 
-// Config returns the path of a process's configuration: a role's, or that of the clients of
-// clients-0, clients-1 and so on.
+// Config returns the path of a process's configuration. process is a role, or clients-0,
+// clients-1 and so on for the processes that run clients.
 func (l Loopback) Config(process string) string {
 	file := process
 	if strings.HasPrefix(process, "clients-") {

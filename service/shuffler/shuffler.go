@@ -65,7 +65,8 @@ type Config struct {
 	Validity time.Duration
 	Store    storage // Required.
 
-	// FrontendOnly leaves closing rounds to other processes on the store.
+	// FrontendOnly makes the service take reports only; other processes on the store close the
+	// rounds.
 	FrontendOnly bool
 	// BlockWait is the time for which a report waits for others to share its block. Default
 	// 10 ms.
