@@ -74,7 +74,7 @@ func adversary(t *testing.T, a dp.Accountant, events [2]dp.Round, eps, delta flo
 		if err != nil {
 			t.Fatal(err)
 		}
-		affords[key] = l.Affords(events[task]) == nil
+		affords[key] = l.Affords(ledger.Entry{Event: events[task]}) == nil
 		return affords[key]
 	}
 	type state struct{ n, up [2]int }

@@ -167,8 +167,8 @@ func (l *live) describe(r *train.Run, planned dp.Bound) {
 		t.Eps, t.Method = dp.Number(math.Inf(1)), ""
 	}
 	for _, e := range r.Charged {
-		l.ledger.Charge(t.Task.Name, e.Round, operate.DescribeEvent(e.Event))
-		t.Charge = operate.DescribeEvent(e.Event)
+		l.ledger.Charge(t.Task.Name, e.Round, operate.DescribeCharge(e.Event, e.Times))
+		t.Charge = operate.DescribeCharge(e.Event, e.Times)
 	}
 	t.Charged = l.ledger.Entries
 	l.board.Set(l.current())
@@ -285,7 +285,7 @@ func (l *live) round(r *train.Run, result simulate.Result) {
 		}
 		if n := int64(len(charged)); n > l.ledger.Entries {
 			e := charged[n-1]
-			t.Charge, t.Charged = operate.DescribeEvent(e.Event), n
+			t.Charge, t.Charged = operate.DescribeCharge(e.Event, e.Times), n
 			l.ledger.Charge(t.Task.Name, e.Round, t.Charge)
 		}
 	})

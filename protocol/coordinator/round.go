@@ -32,8 +32,8 @@ type Ledger interface {
 // Nothing was charged for it.
 var ErrBatch = errors.New("coordinator: not a batch of the announced round")
 
-// Config describes a task. All fields are required, except Sample, Gamma and Blocks,
-// each of which belongs to one Participation, and Report if the ledger is ledger.Unprotected.
+// Config describes a task. All fields are required, except Sample, Gamma and Blocks, each of
+// which belongs to one Participation, Messages, and Report if the ledger is ledger.Unprotected.
 type Config struct {
 	Task          [32]byte
 	Optimizer     *optimize.Optimizer
@@ -46,8 +46,12 @@ type Config struct {
 	Sample        int64
 	Gamma         float64
 	Blocks        schedule.Blocks // for dp.Once: each client once in every epoch
-	MinReports    int64
-	Clip          float64
+	MinReports    int64           // the fewest clients of a round
+	// Messages is the number of messages that each client sends in a round, at most
+	// wire.MaxMessages; 0 means one. A round is then charged so often as a round of all its
+	// clients, without credit for the choice of participants (messages.md).
+	Messages int64
+	Clip     float64
 	// Colluders is the number of a round's reports that are assumed to be from clients that
 	// collude with an observer; they hide nobody. A round is then charged as a round of all
 	// its other reports, without credit for the choice of participants.
@@ -103,6 +107,12 @@ func New(c Config) (*Coordinator, error) {
 	}
 	if c.Colluders < 0 || c.Colluders > 0 && c.MinReports <= c.Fewer() {
 		return nil, fmt.Errorf("coordinator: %d colluders must be fewer than n-min = %d, and their noise than that of its honest fraction", c.Colluders, c.MinReports)
+	}
+	if c.Messages < 0 || c.Messages > wire.MaxMessages {
+		return nil, fmt.Errorf("coordinator: %d messages must lie between 1 and %d", c.Messages, wire.MaxMessages)
+	}
+	if c.Messages > 1 && c.Trust.Is(dp.SumsOnly) {
+		return nil, fmt.Errorf("coordinator: %d messages with trust %s, in which a client has one", c.Messages, c.Trust)
 	}
 	if c.Population < 1 || c.MinReports < 1 || c.MinReports > c.Population {
 		return nil, fmt.Errorf("coordinator: n-min = %d must lie between 1 and n = %d", c.MinReports, c.Population)
@@ -167,7 +177,7 @@ func (c *Coordinator) Announce() wire.Announcement {
 		Task: c.config.Task, Round: c.Round + 1, Trust: c.config.Trust,
 		Participation: c.config.Participation, Population: c.config.Population,
 		Sample: c.config.Sample, Gamma: c.config.Gamma, MinReports: c.config.MinReports,
-		PerEpoch:   c.config.Blocks.PerEpoch,
+		PerEpoch: c.config.Blocks.PerEpoch, Messages: c.config.Messages,
 		Randomizer: c.config.Mechanism.Facts().Name, Eps0: c.config.Report.Eps0, Sigma: c.config.Report.Sigma, Clip: c.config.Clip,
 	}
 	h.Sum(a.ModelDigest[:0])
@@ -182,13 +192,13 @@ func (c *Coordinator) Announce() wire.Announcement {
 // Where reports stand alone, a void round is charged, too, and ends without a tally: its
 // reports were seen by whoever carries them, and nobody is trusted to forget them.
 func (c *Coordinator) Receive(ctx context.Context, b wire.RoundClosed) error {
-	event, charged, err := c.cost(b)
+	entry, charged, err := c.cost(b)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrBatch, err)
 	}
 	if charged {
 		if err := c.config.Ledger.Charge(ctx, ledger.Charge{
-			Task: c.config.Task, Round: b.Round, Announcement: b.Announcement, Batch: b.Digest, Event: event,
+			Task: c.config.Task, Round: b.Round, Announcement: b.Announcement, Batch: b.Digest, Event: entry.Event, Times: entry.Times,
 		}); err != nil {
 			return err
 		}
@@ -199,18 +209,18 @@ func (c *Coordinator) Receive(ctx context.Context, b wire.RoundClosed) error {
 
 // cost returns the charge for a closed batch. charged is false if the batch was paid for
 // before. An error says that the batch cannot belong to the coming round.
-func (c *Coordinator) cost(b wire.RoundClosed) (event dp.Round, charged bool, err error) {
+func (c *Coordinator) cost(b wire.RoundClosed) (entry ledger.Entry, charged bool, err error) {
 	if b.Round != c.Round+1 {
-		return event, false, fmt.Errorf("it is of round %d, want round %d", b.Round, c.Round+1)
+		return entry, false, fmt.Errorf("it is of round %d, want round %d", b.Round, c.Round+1)
 	}
 	if b.Void && !c.config.Trust.Is(dp.Alone) {
-		return event, false, fmt.Errorf("round %d is void", b.Round)
+		return entry, false, fmt.Errorf("round %d is void", b.Round)
 	}
 	if c.opened != 0 {
 		if b.Digest != c.batch {
-			return event, false, fmt.Errorf("round %d is charged for another", c.opened)
+			return entry, false, fmt.Errorf("round %d is charged for another", c.opened)
 		}
-		return event, false, nil
+		return entry, false, nil
 	}
 	// There cannot be more reports than clients that were asked.
 	k, limit := b.Reports, c.config.Population
@@ -226,7 +236,7 @@ func (c *Coordinator) cost(b wire.RoundClosed) (event dp.Round, charged bool, er
 		limit = to - from
 	}
 	if k < c.config.MinReports || k > limit {
-		return event, false, fmt.Errorf("round %d has %d reports, want between n-min = %d and %d",
+		return entry, false, fmt.Errorf("round %d has %d reports, want between n-min = %d and %d",
 			b.Round, k, c.config.MinReports, limit)
 	}
 	return c.Planned(k)
@@ -256,9 +266,10 @@ func (c *Coordinator) event(k int64) (dp.Round, error) {
 	if h := c.config.Honest; h > 0 && h < 1 {
 		e.Population = int64(h * float64(e.Population))
 	}
-	if k > e.Population {
-		// Dishonest clients may choose to take part in exactly those rounds in which a certain
-		// client does, so chance is not credited.
+	if c.config.Messages > 1 || k > e.Population {
+		// Chance is not credited. The messages of a client come or stay away together, so a
+		// subsampled round for each would be too little (messages.md). And dishonest clients may
+		// choose to take part in exactly those rounds in which a certain client does.
 		e.Participation, e.Population = dp.All, k
 	}
 	if c.config.Colluders > 0 {
@@ -274,14 +285,18 @@ func (c *Coordinator) event(k int64) (dp.Round, error) {
 	return e, nil
 }
 
-// Planned returns the charge for the coming round if k reports come. charged is false if an
-// earlier round has paid for it.
-func (c *Coordinator) Planned(k int64) (event dp.Round, charged bool, err error) {
+// Planned returns the charge for the coming round if the reports of k clients come. charged is
+// false if an earlier round has paid for it.
+func (c *Coordinator) Planned(k int64) (entry ledger.Entry, charged bool, err error) {
 	if c.config.Participation == dp.Once && c.epochCharged(c.Round+1) {
-		return dp.Round{}, false, nil
+		return ledger.Entry{}, false, nil
 	}
-	event, err = c.event(k)
-	return event, true, err
+	entry.Round = c.Round + 1
+	if c.config.Messages > 1 {
+		entry.Times = c.config.Messages
+	}
+	entry.Event, err = c.event(k)
+	return entry, true, err
 }
 
 // epochCharged says whether a round of this round's epoch was charged.
@@ -295,12 +310,12 @@ func (c *Coordinator) epochCharged(round int64) bool {
 	return charged == epoch
 }
 
-// Tally sums opened reports. Each tally belongs to one goroutine. Sums are exact integers, so
-// it does not matter how reports are spread over tallies.
+// Tally sums opened messages: of each client one report, or several. Each tally belongs to one
+// goroutine. Sums are exact integers, so it does not matter how messages are spread over tallies.
 type Tally struct {
-	Sum      []int64 // of the accepted reports
-	Accepted int64
-	Rejected int64 // reports out of shape or range, or that could not be decoded
+	Sum      []int64 // of the accepted messages
+	Accepted int64   // number of messages
+	Rejected int64   // messages out of shape or range, or that could not be decoded
 
 	mechanism randomizer.Mechanism
 	round     int64
@@ -314,8 +329,8 @@ func (c *Coordinator) NewTally() (*Tally, error) {
 	return &Tally{mechanism: c.config.Mechanism, round: c.opened, Sum: make([]int64, c.config.Mechanism.Facts().Dim)}, nil
 }
 
-// Open validates a report and adds it. A report out of shape or range is
-// counted as rejected and leaves no other trace.
+// Open validates a message and adds it. A message out of shape or range is counted as rejected
+// and leaves no other trace.
 func (t *Tally) Open(r *randomizer.Report) {
 	if t.mechanism.Check(r) != nil {
 		t.Rejected++
@@ -378,7 +393,7 @@ func (c *Coordinator) shorten(n int64) {
 }
 
 // End closes the charged round with its tallies and takes the step. It returns the numbers of
-// summed and of rejected reports. After an error the round is still open.
+// summed and of rejected messages. After an error the round is still open.
 func (c *Coordinator) End(tallies ...*Tally) (accepted, rejected int64, err error) {
 	if c.opened == 0 {
 		return 0, 0, errors.New("coordinator: no round is open")

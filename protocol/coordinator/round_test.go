@@ -321,10 +321,11 @@ func TestColludersOfASumTakeNoiseAway(t *testing.T) {
 			share = 1
 		}
 		for k := c.MinReports; k <= c.Population; k++ {
-			e, _, err := pure.Planned(k)
+			entry, _, err := pure.Planned(k)
 			if err != nil {
 				t.Fatal(err)
 			}
+			e := entry.Event
 			left, counted := int64(share*float64(k))-c.Colluders, int64(share*float64(e.Reports))
 			if counted > left || counted < left-1 || e.Population != e.Reports {
 				t.Fatalf("honest = %v: %d reports are charged as %+v, noise of %d, but %d add theirs", honest, k, e, counted, left)

@@ -99,7 +99,7 @@ func seal(key wire.Key, to Reader, header, extra, content []byte) ([]byte, error
 
 // SealReport seals a signed report to the shuffler. If pass is not nil the header shows it.
 func SealReport(key wire.Key, r *wire.Report, pass *wire.ID) ([]byte, error) {
-	header := wire.Encode(wire.Header{Key: key.ID(), Announcement: r.Announcement, Pass: pass})
+	header := wire.Encode(wire.Header{Key: key.ID(), Announcement: r.Announcement, Pass: pass, Several: r.Several})
 	return seal(key, Shuffler, header, nil, r.Append(nil))
 }
 
@@ -111,7 +111,7 @@ func SealPart(key wire.Key, to Reader, announcement [32]byte, content []byte) ([
 }
 
 // OpenReport opens a report sealed to the shuffler. The report's header names the
-// announcement, which gives the sizes of the parts.
+// announcement, which gives the sizes of the parts; part is that of all messages together.
 func (r *Keyring) OpenReport(b []byte, part, share int64) (wire.Report, error) {
 	h, sealed, err := wire.DecodeHeader(b)
 	if err != nil {
@@ -121,7 +121,9 @@ func (r *Keyring) OpenReport(b []byte, part, share int64) (wire.Report, error) {
 	if err != nil {
 		return wire.Report{}, err
 	}
-	return wire.DecodeReport(content, h.Announcement, part, share)
+	report, err := wire.DecodeReport(content, h.Announcement, part, share)
+	report.Several = err == nil && h.Several
+	return report, err
 }
 
 // OpenPart opens a part sealed to a reader.

@@ -78,7 +78,7 @@ func (b *Book) next(c Charge) (e wire.Entry, written bool, err error) {
 		return wire.Entry{}, false, fmt.Errorf("ledger: task %x has no budget", c.Task[:8])
 	}
 	e = wire.Entry{Before: b.head, Population: b.population, Task: c.Task, Round: c.Round,
-		Announcement: c.Announcement, Batch: c.Batch, Event: c.Event}
+		Announcement: c.Announcement, Batch: c.Batch, Event: c.Event, Times: c.Times}
 	if len(a.entries) > 0 && c.Round <= a.last.Round {
 		again := a.last
 		again.Before = e.Before
@@ -88,14 +88,14 @@ func (b *Book) next(c Charge) (e wire.Entry, written bool, err error) {
 		return wire.Entry{}, false, fmt.Errorf("%w: task %x is charged up to round %d, not again for round %d",
 			ErrCharged, c.Task[:8], a.last.Round, c.Round)
 	}
-	entry := Entry{Round: c.Round, Event: c.Event}
+	entry := Entry{Round: c.Round, Event: c.Event, Times: c.Times}
 	if err := a.afford(entry); err != nil {
 		return wire.Entry{}, false, fmt.Errorf("task %x: %w", c.Task[:8], err)
 	}
 	if err := b.tails(c.Task, a.config, false); err != nil {
 		return wire.Entry{}, false, err
 	}
-	if err := b.total.afford(c.Task, c.Event); err != nil {
+	if err := b.total.afford(c.Task, entry); err != nil {
 		return wire.Entry{}, false, fmt.Errorf("population %x: %w", b.population[:4], err)
 	}
 	// An entry that cannot be read back must not be written.
@@ -117,7 +117,8 @@ func (b *Book) apply(e wire.Entry) error {
 	case e.Round < 1:
 		return fmt.Errorf("%w: entry %d is of round %d", ErrChain, n, e.Round)
 	}
-	if err := e.Event.Validate(); err != nil {
+	entry := Entry{Round: e.Round, Event: e.Event, Times: e.Times}
+	if err := entry.check(); err != nil {
 		return fmt.Errorf("%w: entry %d: %v", ErrChain, n, err)
 	}
 	a := b.tasks[e.Task]
@@ -125,21 +126,21 @@ func (b *Book) apply(e wire.Entry) error {
 		return fmt.Errorf("%w: entry %d is of round %d, after round %d of the same task", ErrChain, n, e.Round, a.last.Round)
 	}
 	a = b.of(e.Task)
-	a.record(Entry{Round: e.Round, Event: e.Event})
+	a.record(entry)
 	a.last = e
-	b.total.record(e.Task, e.Event, 1)
+	b.total.record(e.Task, entry, 1)
 	b.entries, b.head = append(b.entries, e), wire.Digest(e)
 	return nil
 }
 
-// affords returns nil if a round could be charged as an event now, otherwise an error that
-// says why it could not. It charges nothing.
-func (b *Book) affords(task [32]byte, event dp.Round) error {
+// affords returns nil if the task's next round could be charged like an entry now, otherwise an
+// error that says why it could not. It charges nothing.
+func (b *Book) affords(task [32]byte, e Entry) error {
 	round := int64(1)
 	if a := b.tasks[task]; a != nil && len(a.entries) > 0 {
 		round = a.last.Round + 1
 	}
-	_, _, err := b.next(Charge{Task: task, Round: round, Event: event})
+	_, _, err := b.next(Charge{Task: task, Round: round, Event: e.Event, Times: e.Times})
 	return err
 }
 

@@ -201,10 +201,10 @@ func TestTaskLedger(t *testing.T) {
 	if b, err := l.Spent(); err != nil || b.Eps != 1 {
 		t.Errorf("%v %v", b.Eps, err)
 	}
-	if err := l.Affords(event(1)); err != nil {
+	if err := l.Affords(Entry{Event: event(1)}); err != nil {
 		t.Errorf("a second round: %v", err)
 	}
-	if err := l.Affords(event(1.5)); !errors.Is(err, ErrBudget) {
+	if err := l.Affords(Entry{Event: event(1.5)}); !errors.Is(err, ErrBudget) {
 		t.Errorf("too dear a round: %v", err)
 	}
 	if err := l.Restore([]Entry{e}); err != nil {
@@ -410,4 +410,82 @@ type broken struct{}
 
 func (broken) Eps(dp.Event, float64) (dp.Bound, error) {
 	return dp.Bound{}, fmt.Errorf("no: %w", dp.ErrNoBound)
+}
+
+// A charge of several messages is one entry, and costs as much as so many rounds: in the task's
+// budget, in the population's, in a statement and after a restart.
+func TestEntriesOfSeveralMessages(t *testing.T) {
+	s := &storage{}
+	j := open(t, s, 7)
+	several := func(task byte, round int64, eps0 float64, times int64) Charge {
+		c := charge(task, round, eps0)
+		c.Times = times
+		return c
+	}
+	l, err := j.Task([32]byte{1}, budget(5))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Affords(Entry{Event: event(.5), Times: 11}); !errors.Is(err, ErrBudget) {
+		t.Errorf("11 messages of .5 within 5: %v", err)
+	}
+	for _, c := range []struct {
+		Charge
+		want error
+	}{
+		{several(1, 1, .5, 8), nil}, {several(1, 1, .5, 8), nil}, // the same again
+		{several(1, 1, .5, 7), ErrCharged}, {several(1, 1, .5, 0), ErrCharged},
+		{several(1, 2, .5, 3), ErrBudget}, {several(1, 2, .5, 2), nil}, {several(2, 1, .5, 8), ErrBudget},
+		{several(2, 1, .5, 4), nil},
+	} {
+		if err := j.Charge(t.Context(), c.Charge); !errors.Is(err, c.want) {
+			t.Errorf("%d times %v in round %d: %v, want %v", c.Times, c.Event.Report.Eps0, c.Round, err, c.want)
+		}
+	}
+	for _, times := range []int64{-1, 1, 4097} {
+		if err := j.Charge(t.Context(), several(2, 2, 1e-9, times)); err == nil || errors.Is(err, ErrBudget) {
+			t.Errorf("charged %d times: %v", times, err)
+		}
+	}
+	again := open(t, s, 7)
+	for _, k := range []*Journal{j, again} {
+		if b := spent(t, k); b.Eps != 7 {
+			t.Errorf("spent %v, want 7", b.Eps)
+		}
+	}
+	var own []Entry
+	again.View(func(b *Book) { own = b.TaskEntries([32]byte{1}) })
+	if len(own) != 2 || own[0] != (Entry{Round: 1, Event: event(.5), Times: 8}) || own[1].Charged() != (dp.Repeat{Event: event(.5), Times: 2}) {
+		t.Errorf("entries %+v", own)
+	}
+	book, err := Verify(t.Context(), s, s.mark, people)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := Show(book, budget(7), nil)
+	if err != nil || st.Spent.Eps != 7 || st.Tasks[0].Spent.Eps != 5 || st.Entries != 3 {
+		t.Errorf("statement %+v, %v", st, err)
+	}
+	m := newLedger(t, budget(5))
+	if err := m.Restore(own); err != nil {
+		t.Error(err)
+	}
+	if b, err := m.Spent(); err != nil || b.Eps != 5 {
+		t.Errorf("restored at %v, %v", b.Eps, err)
+	}
+}
+
+// What fits by several messages at a time is what can be charged.
+func TestProspectOfSeveralMessages(t *testing.T) {
+	b, err := newBook(people, budget(6))
+	if err != nil {
+		t.Fatal(err)
+	}
+	look, err := b.Prospect([32]byte{1}, budget(5))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, next := look(Entry{Event: event(.25), Times: 4}, 100); n != 5 || !errors.Is(next, ErrBudget) {
+		t.Errorf("%d rounds of four messages of .25 within 5: %v", n, next)
+	}
 }

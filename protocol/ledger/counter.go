@@ -12,8 +12,8 @@ type counter struct {
 	config  Config
 	history dp.Sequence // neighbouring equal events are one Repeat
 	spent   *answer     // cost of history; nil: not computed yet
-	next    *answer     // cost of history with one more event; nil: not computed yet
-	event   dp.Round    // the event that next includes
+	next    *answer     // cost of history with one more charge; nil: not computed yet
+	charge  dp.Repeat   // the charge that next includes
 }
 
 // count says how the accountant computes the cost of a history.
@@ -30,30 +30,31 @@ type answer struct {
 	bound dp.Bound
 }
 
-// fits returns the cost with one more event, and whether it is within the budget. It charges
+// fits returns the cost with one more entry, and whether it is within the budget. It charges
 // nothing. If the budget has no limit it computes nothing.
-func (c *counter) fits(event dp.Round, how count) (b dp.Bound, ok bool, err error) {
-	if err := event.Validate(); err != nil {
+func (c *counter) fits(e Entry, how count) (b dp.Bound, ok bool, err error) {
+	if err := e.check(); err != nil {
 		return b, false, err
 	}
 	if math.IsInf(c.config.MaxEps, 1) {
 		return b, true, nil
 	}
-	if c.next == nil || c.event != event || c.next.count != how {
-		if b, err = c.config.eps(repeated(c.history, event, 1), how); err != nil {
+	if charge := e.Charged(); c.next == nil || c.charge != charge || c.next.count != how {
+		if b, err = c.config.eps(repeated(c.history, charge, 1), how); err != nil {
 			return b, false, err
 		}
-		c.next, c.event = &answer{how, b}, event
+		c.next, c.charge = &answer{how, b}, charge
 	}
 	b = c.next.bound
 	return b, b.Eps <= c.config.MaxEps, nil // false for NaN
 }
 
-// add records n charges of an event. The caller has checked that they fit the budget, or reads
+// add records n entries of a charge. The caller has checked that they fit the budget, or reads
 // charges that were accepted before.
-func (c *counter) add(event dp.Round, n int64) {
-	c.history = repeated(c.history, event, n)
-	if c.spent = nil; n == 1 && c.event == event {
+func (c *counter) add(e Entry, n int64) {
+	charge := e.Charged()
+	c.history = repeated(c.history, charge, n)
+	if c.spent = nil; n == 1 && c.charge == charge {
 		c.spent = c.next
 	}
 	c.next = nil
@@ -93,18 +94,18 @@ func (c Config) eps(ev dp.Event, how count) (b dp.Bound, err error) {
 	return b, err
 }
 
-// repeated returns h with an event added n ≥ 0 times. It never writes to h's elements, so
-// that a refused charge changes nothing.
-func repeated(h dp.Sequence, event dp.Round, n int64) dp.Sequence {
+// repeated returns h with a charge added n ≥ 0 times. It never writes to h's elements, so that a
+// refused charge changes nothing.
+func repeated(h dp.Sequence, charge dp.Repeat, n int64) dp.Sequence {
 	if n == 0 {
 		return h
 	}
+	charge.Times *= n
 	if last := len(h) - 1; last >= 0 {
-		if r := h[last].(dp.Repeat); r.Event == dp.Event(event) {
-			out := append(dp.Sequence(nil), h...)
-			out[last] = dp.Repeat{Event: event, Times: r.Times + n}
-			return out
+		if r := h[last].(dp.Repeat); r.Event == charge.Event {
+			charge.Times += r.Times
+			return append(append(dp.Sequence(nil), h[:last]...), charge)
 		}
 	}
-	return append(h[:len(h):len(h)], dp.Repeat{Event: event, Times: n})
+	return append(h[:len(h):len(h)], charge)
 }

@@ -3,16 +3,14 @@ package ledger
 import (
 	"math"
 	"sort"
-
-	"github.com/riffle-dp/riffle/dp"
 )
 
 // Prospect returns a function for planning a task that has a budget of its own and no charges
-// yet. The function says how many charges of one event, up to most, the present book allows,
-// and returns the refusal of the next one (nil if all most are allowed). It reserves nothing:
-// each charge is checked again. An error that wraps ErrBudget says that the task's tail does
-// not fit.
-func (b *Book) Prospect(task [32]byte, limit Config) (fits func(event dp.Round, most int64) (n int64, next error), err error) {
+// yet. The function says how many entries of one charge, whatever their rounds, up to most, the
+// present book allows, and returns the refusal of the next one (nil if all most are allowed). It
+// reserves nothing: each charge is checked again. An error that wraps ErrBudget says that the
+// task's tail does not fit.
+func (b *Book) Prospect(task [32]byte, limit Config) (fits func(e Entry, most int64) (n int64, next error), err error) {
 	if err := limit.check(); err != nil {
 		return nil, err
 	}
@@ -20,16 +18,17 @@ func (b *Book) Prospect(task [32]byte, limit Config) (fits func(event dp.Round, 
 		return nil, err
 	}
 	before := *b.total
-	return func(event dp.Round, most int64) (n int64, next error) {
+	return func(e Entry, most int64) (n int64, next error) {
 		refused := func(n int64) error {
 			own := Ledger{counter: counter{config: limit}}
-			own.add(event, n-1)
-			if err := own.afford(Entry{Round: n, Event: event}); err != nil {
+			e.Round = n
+			own.add(e, n-1)
+			if err := own.afford(e); err != nil {
 				return err
 			}
 			all := before
-			all.record(task, event, n-1)
-			return all.afford(task, event)
+			all.record(task, e, n-1)
+			return all.afford(task, e)
 		}
 		if most < 1 {
 			return 0, nil

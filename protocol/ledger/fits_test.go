@@ -36,8 +36,8 @@ func TestProspectIsWhatCanBeCharged(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			n, next := look(event, 1000)
-			if few, err := look(event, min(n, 2)); few != min(n, 2) || err != nil {
+			n, next := look(Entry{Event: event}, 1000)
+			if few, err := look(Entry{Event: event}, min(n, 2)); few != min(n, 2) || err != nil {
 				t.Errorf("of at most %d: %d, %v", min(n, 2), few, err)
 			}
 			if err := b.setTask(task, budget(own)); err != nil {

@@ -53,6 +53,18 @@ func (c Config) check() error {
 type Entry struct {
 	Round int64
 	Event dp.Round
+	Times int64 // how often the event is charged: the number of a client's messages; 0 means once
+}
+
+// Charged returns what the entry charges.
+func (e Entry) Charged() dp.Repeat { return dp.Repeat{Event: e.Event, Times: max(1, e.Times)} }
+
+// check returns an error unless the event can be charged so often.
+func (e Entry) check() error {
+	if e.Times < 0 || e.Times == 1 {
+		return fmt.Errorf("ledger: times = %d must be 0, for once, or at least 2", e.Times)
+	}
+	return e.Event.Validate()
 }
 
 // Charge is a coordinator's request before it opens any report of a closed round: the event
@@ -63,6 +75,7 @@ type Charge struct {
 	Announcement [32]byte // digest of the announcement
 	Batch        [32]byte // digest, which covers the order of its reports
 	Event        dp.Round
+	Times        int64 // how often to charge the event; 0 means once
 }
 
 // Ledger is the budget of one task, in memory. It stores the Round and Event of a Charge; a
@@ -91,7 +104,7 @@ func (l *Ledger) Charge(_ context.Context, c Charge) error {
 	if l == Unprotected {
 		return nil
 	}
-	e := Entry{Round: c.Round, Event: c.Event}
+	e := Entry{Round: c.Round, Event: c.Event, Times: c.Times}
 	if n := len(l.entries); n > 0 && e.Round <= l.entries[n-1].Round {
 		if e == l.entries[n-1] {
 			return nil
@@ -108,7 +121,7 @@ func (l *Ledger) Charge(_ context.Context, c Charge) error {
 
 // afford returns an error unless e may be charged within the budget.
 func (l *Ledger) afford(e Entry) error {
-	b, ok, err := l.fits(e.Event, count{share: 1})
+	b, ok, err := l.fits(e, count{share: 1})
 	if err != nil {
 		return fmt.Errorf("ledger: round %d: %w", e.Round, err)
 	}
@@ -123,7 +136,7 @@ func (l *Ledger) afford(e Entry) error {
 // accepted before.
 func (l *Ledger) record(e Entry) {
 	l.entries = append(l.entries, e)
-	l.add(e.Event, 1)
+	l.add(e, 1)
 }
 
 // Spent returns the bound on everything charged so far.
@@ -148,7 +161,7 @@ func (l *Ledger) Restore(entries []Entry) error {
 		return errors.New("ledger: restore into a ledger that is not empty")
 	}
 	for i, e := range entries {
-		if err := e.Event.Validate(); err != nil {
+		if err := e.check(); err != nil {
 			return fmt.Errorf("ledger: entry %d: %w", i, err)
 		}
 		if i > 0 && e.Round <= entries[i-1].Round {

@@ -169,7 +169,7 @@ func TestRestoreIsTheSameLedger(t *testing.T) {
 	if err := m.Restore(l.Entries()); err == nil {
 		t.Error("restored into a ledger that is not empty")
 	}
-	if err := newLedger(t, config).Restore([]Entry{{2, round(1)}, {2, round(1)}}); err == nil {
+	if err := newLedger(t, config).Restore([]Entry{{Round: 2, Event: round(1)}, {Round: 2, Event: round(1)}}); err == nil {
 		t.Error("restored a round twice")
 	}
 	// What is spent stays spent, also above a budget that was lowered since.
@@ -184,7 +184,7 @@ func TestUnprotectedIsInfinite(t *testing.T) {
 	if b, err := u.Spent(); err != nil || !math.IsInf(b.Eps, 1) {
 		t.Errorf("spent %v, %v", b.Eps, err)
 	}
-	if u.Restore([]Entry{{1, round(1)}}) == nil {
+	if u.Restore([]Entry{{Round: 1, Event: round(1)}}) == nil {
 		t.Error("took charges into a run without privacy")
 	}
 }

@@ -36,13 +36,13 @@ func (t *total) severalWith(task [32]byte) bool {
 	return t.several || t.charges > 0 && task != t.first
 }
 
-// afford returns an error unless a task's event fits the budget.
-func (t *total) afford(task [32]byte, event dp.Round) error {
+// afford returns an error unless a task's entry fits the budget.
+func (t *total) afford(task [32]byte, e Entry) error {
 	how := count{share: 1 - adaptiveShare}
 	if t.severalWith(task) {
 		how = count{adaptive: true, share: adaptiveShare}
 	}
-	b, ok, err := t.fits(event, how)
+	b, ok, err := t.fits(e, how)
 	if err != nil {
 		return fmt.Errorf("ledger: entry %d: %w", t.charges+1, err)
 	}
@@ -57,9 +57,9 @@ func (t *total) afford(task [32]byte, event dp.Round) error {
 		t.charges+1, b.Eps, b.Method, t.config.MaxEps, ErrBudget, also)
 }
 
-// record adds n charges of an event. The caller has checked that they fit the budget, or reads
+// record adds n entries of a charge. The caller has checked that they fit the budget, or reads
 // charges that were accepted before.
-func (t *total) record(task [32]byte, event dp.Round, n int64) {
+func (t *total) record(task [32]byte, e Entry, n int64) {
 	if n < 1 {
 		return
 	}
@@ -68,7 +68,7 @@ func (t *total) record(task [32]byte, event dp.Round, n int64) {
 		t.first = task
 	}
 	t.charges += n
-	t.add(event, n)
+	t.add(e, n)
 }
 
 // spentEps returns the bound on all charges: for one task the tightest, for several the one for

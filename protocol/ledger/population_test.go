@@ -135,7 +135,7 @@ func TestASecondTaskIsRefusedBeforeItsFirstRound(t *testing.T) {
 		}
 		j.View(func(b *Book) {
 			// 3·(ε of the first + 1): there is room beside no round at all.
-			if err := b.affords([32]byte{2}, event(1)); !errors.Is(err, ErrBudget) {
+			if err := b.affords([32]byte{2}, Entry{Event: event(1)}); !errors.Is(err, ErrBudget) {
 				t.Errorf("a second task after %d rounds: %v", round, err)
 			}
 		})

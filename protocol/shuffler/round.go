@@ -10,6 +10,7 @@
 package shuffler
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/aes"
 	"crypto/cipher"
@@ -61,6 +62,7 @@ type Dropped struct {
 type Round struct {
 	ann     wire.Announcement
 	order   cipher.Block
+	parts   Parts
 	tickets []tagged
 	closed  bool
 }
@@ -71,12 +73,12 @@ type tagged struct {
 	payload    int64
 }
 
-// Open starts a round. key permutes its reports; see NewOrder.
+// Open starts a round. key permutes its reports; see NewOrder and NewParts.
 func Open(ann wire.Announcement, key [16]byte) (*Round, error) {
 	if ann.MinReports < 1 {
 		return nil, fmt.Errorf("shuffler: minimum of %d reports must be at least 1", ann.MinReports)
 	}
-	return &Round{ann: ann, order: NewOrder(key)}, nil
+	return &Round{ann: ann, order: NewOrder(key), parts: NewParts(key, ann.PerClient())}, nil
 }
 
 // Accept takes a report. Whether its sender or its id was seen before is decided when the
@@ -97,35 +99,64 @@ func (r *Round) Accept(t wire.Ticket) error {
 // Close ends the round and returns its permuted batch and the counts of what was dropped. Of
 // a client's reports it keeps the one whose id has the smallest image. Sorting by a keyed
 // permutation of distinct clients orders them uniformly, groups each client's reports, and
-// gives the same batch for the same reports in whatever order they came.
+// gives the same batch for the same reports in whatever order they came. The parts of reports
+// of several messages are ordered each by a key of its own; see Parts.
 func (r *Round) Close() (wire.Batch, Dropped, error) {
 	if r.closed {
 		return wire.Batch{}, Dropped{}, fmt.Errorf("shuffler: round %d is closed", r.ann.Round)
 	}
 	r.closed = true
 	slices.SortFunc(r.tickets, compare)
-	payloads := make([]int64, 0, len(r.tickets))
+	m := r.ann.PerClient()
+	b := wire.Batch{Round: r.ann.Round, Messages: m, Payloads: make([]int64, 0, m*int64(len(r.tickets)))}
+	kept := r.tickets[:0] // filled for several messages only
 	var dropped Dropped
+	var before tagged
 	for i, t := range r.tickets {
-		if i > 0 {
-			before := r.tickets[i-1]
-			if t.hi == before.hi && t.lo == before.lo {
-				if t.idHi == before.idHi && t.idLo == before.idLo {
-					dropped.Duplicates++
-				} else {
-					dropped.Second++
-				}
-				continue
+		last := before
+		before = t
+		if i > 0 && t.hi == last.hi && t.lo == last.lo {
+			if t.idHi == last.idHi && t.idLo == last.idLo {
+				dropped.Duplicates++
+			} else {
+				dropped.Second++
 			}
+			continue
 		}
-		payloads = append(payloads, t.payload)
+		b.Payloads = append(b.Payloads, t.payload)
+		if m > 1 {
+			kept = append(kept, t)
+		}
 	}
 	r.tickets = nil
-	if int64(len(payloads)) < r.ann.MinReports {
+	if k := len(b.Payloads); int64(k) < r.ann.MinReports {
 		return wire.Batch{}, dropped, fmt.Errorf("shuffler: round %d has %d reports, the minimum is %d: %w",
-			r.ann.Round, len(payloads), r.ann.MinReports, ErrTooFew)
+			r.ann.Round, k, r.ann.MinReports, ErrTooFew)
 	}
-	return wire.Batch{Round: r.ann.Round, Payloads: payloads}, dropped, nil
+	for j := 1; j < int(m); j++ {
+		b.Payloads = r.parts.run(b.Payloads, kept, j)
+	}
+	return b, dropped, nil
+}
+
+// run appends the payloads of the tickets in the order of part j.
+func (p Parts) run(dst []int64, kept []tagged, j int) []int64 {
+	type place struct {
+		image   [16]byte
+		payload int64
+	}
+	places := make([]place, len(kept))
+	for i, t := range kept {
+		var first [16]byte
+		binary.BigEndian.PutUint64(first[:8], t.hi)
+		binary.BigEndian.PutUint64(first[8:], t.lo)
+		places[i] = place{p.image(j, first), t.payload}
+	}
+	slices.SortFunc(places, func(a, b place) int { return bytes.Compare(a.image[:], b.image[:]) })
+	for _, at := range places {
+		dst = append(dst, at.payload)
+	}
+	return dst
 }
 
 // compare orders by tags. The payload only decides which of two copies is kept, so that the

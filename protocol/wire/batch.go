@@ -18,10 +18,15 @@ type Ticket struct {
 
 // Batch is the shuffler's offer after a round has closed.
 type Batch struct {
-	Round int64
-	// Payloads lists the accepted reports in their permuted order.
+	Round    int64
+	Messages int64 // of each client; 0 means one
+	// Payloads lists the accepted reports in their permuted order. Of several messages it lists
+	// all clients' first, then all clients' second in an order of their own, and so on.
 	Payloads []int64
 }
+
+// Clients returns the number of clients whose reports are in the batch.
+func (b Batch) Clients() int { return len(b.Payloads) / int(max(1, b.Messages)) }
 
 // digest identifies the batch: SHA-256 of its round and its payloads in order.
 func (b Batch) digest() (d [32]byte) {
@@ -37,7 +42,7 @@ func (b Batch) digest() (d [32]byte) {
 
 // Closed describes a batch before any of it is seen.
 func (b Batch) Closed() RoundClosed {
-	return RoundClosed{Round: b.Round, Reports: int64(len(b.Payloads)), Digest: b.digest()}
+	return RoundClosed{Round: b.Round, Reports: int64(b.Clients()), Digest: b.digest()}
 }
 
 // Rejection is the number of reports refused for one reason.
@@ -52,8 +57,9 @@ type RoundClosed struct {
 	Announcement [32]byte // digest of the announcement
 	Round        int64
 	Void         bool  // too few reports: everything was destroyed
-	Reports      int64 // distinct clients' reports in the batch; 0 if void
-	// Digest identifies the parts for the coordinator and their order; Shares identifies
+	Reports      int64 // number of distinct clients with a report in the batch; 0 if void
+	// Digest identifies the parts for the coordinator and their order; of several messages all
+	// first parts come first, then all second parts in an order of their own, and so on. Shares identifies
 	// those for the aggregator, in the same order. See BatchDigest. Shares is zero if reports
 	// have one part.
 	Digest   [32]byte

@@ -3,7 +3,7 @@ package wire
 import "github.com/riffle-dp/riffle/dp"
 
 // Entry is one entry of a durable ledger: the charged round, its batch, and the event that it
-// is charged as. One ledger holds the entries of all tasks of a population. Each entry holds
+// is charged as, once or several times. One ledger holds the entries of all tasks of a population. Each entry holds
 // the digest of the one before, so that none can be taken out.
 type Entry struct {
 	Before     [32]byte // digest of the entry before; zero for the first
@@ -14,6 +14,9 @@ type Entry struct {
 	Announcement [32]byte
 	Batch        [32]byte
 	Event        dp.Round
+	// Times is how often the event is charged, if not once: the number of messages that each
+	// client sent. 0 means once. More take version 2.
+	Times int64
 }
 
 func (*Entry) kind() byte { return KindEntry }
@@ -49,3 +52,5 @@ func (m *Entry) fields(c *codec) {
 		}
 	}
 }
+
+func (m *Entry) parts() []part { return []part{messagesPart(&m.Times, func(*codec) {})} }

@@ -135,7 +135,10 @@ func (m *Announcement) parts() []part {
 }
 
 // PerClient returns the number of messages that each client sends in a round, at least 1.
-func (m *Task) PerClient() int64 { return max(1, m.Messages) }
+func (m Task) PerClient() int64 { return max(1, m.Messages) }
 
 // PerClient returns the number of messages that each client sends in the round, at least 1.
-func (m *Announcement) PerClient() int64 { return max(1, m.Messages) }
+func (m Announcement) PerClient() int64 { return max(1, m.Messages) }
+
+// PartBytes returns the size of a report's sealed parts for the coordinator together.
+func (m Announcement) PartBytes() int64 { return m.PerClient() * m.ReportBytes }

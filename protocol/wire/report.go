@@ -50,8 +50,10 @@ type Report struct {
 	ID           ID
 	Session      int64 // end of the session whose key makes the MAC
 	MAC          [sha256.Size]byte
-	Part         []byte // sealed to the coordinator
+	Part         []byte // sealed to the coordinator: of several messages the parts in their order
 	Share        []byte // sealed to the aggregator; empty if there is none
+	// Several says that the client sends more than one message. The seal then has version 2.
+	Several bool
 }
 
 // Header starts a sealed report. It is the additional data of the outer seal.
@@ -63,6 +65,8 @@ type Header struct {
 	// different in each round, and tells nobody else anything about the client. nil: the report
 	// has none.
 	Pass *ID
+	// Several says that the report has several messages: the header has version 2.
+	Several bool
 }
 
 // ReportHeader is the size of a header without a pass: version, kind, id of the shuffler's
@@ -88,6 +92,9 @@ func (h *Header) kind() byte {
 }
 
 func (h *Header) fields(c *codec) {
+	if !c.reads && h.Several {
+		c.b[0] = Version2
+	}
 	c.fixed(h.Key[:])
 	c.fixed(h.Announcement[:])
 	if h.Pass != nil {
@@ -102,7 +109,7 @@ func DecodeHeader(b []byte) (h Header, sealed []byte, err error) {
 		h.Pass = new(ID)
 	}
 	c := codec{b: b, reads: true}
-	c.head(h.kind())
+	h.Several = c.head(h.kind()) == Version2
 	h.fields(&c)
 	if c.err != nil {
 		return Header{}, nil, c.err

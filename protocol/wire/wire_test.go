@@ -71,6 +71,8 @@ func messages() []vector {
 	several.Messages = 8
 	one := task
 	one.Messages = 2
+	charged := entry
+	charged.Times = 8
 	return []vector{
 		vectorOf("enrolment", enrolment),
 		vectorOf("task", task),
@@ -91,6 +93,7 @@ func messages() []vector {
 		vectorOf("task-2", shaped),
 		vectorOf("task-2-messages", one),
 		vectorOf("announcement-2", several),
+		vectorOf("entry-2", charged),
 	}
 }
 
@@ -435,13 +438,20 @@ func TestPass(t *testing.T) {
 	if pass == key.Pass([32]byte{8}) || pass == (SessionKey{1, 2}).Pass([32]byte{9}) {
 		t.Error("passes of another round or key are the same")
 	}
-	b := Encode(Header{[8]byte{7}, [32]byte{9}, &pass})
+	b := Encode(Header{Key: [8]byte{7}, Announcement: [32]byte{9}, Pass: &pass})
 	if want := slices.Concat([]byte{Version, byte(KindPassed), 7, 0, 0, 0, 0, 0, 0, 0, 9}, make([]byte, 31), pass[:]); !bytes.Equal(b, want) || len(b) != PassedHeader {
 		t.Errorf("%x, want %x", b, want)
 	}
 	h, sealed, err := DecodeHeader(append(b, 1, 2))
 	if err != nil || h.Key != ([8]byte{7}) || h.Announcement != ([32]byte{9}) || h.Pass == nil || *h.Pass != pass || !bytes.Equal(sealed, []byte{1, 2}) {
 		t.Errorf("%+v %x %v", h, sealed, err)
+	}
+	b[0] = Version2
+	if h, _, err := DecodeHeader(b); err != nil || !h.Several || !bytes.Equal(Encode(h), b) {
+		t.Errorf("several messages: %+v, %v", h, err)
+	}
+	if h, _, err := DecodeHeader(append([]byte{3}, b[1:]...)); !errors.Is(err, ErrMalformed) {
+		t.Errorf("version 3: %+v, %v", h, err)
 	}
 	if h, _, err := DecodeHeader(b[:PassedHeader-1]); !errors.Is(err, ErrMalformed) || h.Pass != nil {
 		t.Errorf("a torn header: %+v, %v", h, err)

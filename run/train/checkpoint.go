@@ -29,21 +29,22 @@ type checkpoint struct {
 	complete bool    // whether no round follows
 }
 
-// charge is a stretch of consecutive rounds with equal events.
+// charge is a stretch of consecutive rounds with equal charges.
 type charge struct {
 	First int64    `json:"first"`
 	Last  int64    `json:"last"`
 	Event dp.Round `json:"event"`
+	Times int64    `json:"times,omitempty"` // how often each round charges the event; 0 means once
 }
 
 func foldCharges(entries []ledger.Entry) []charge {
 	var out []charge
 	for _, e := range entries {
-		if n := len(out); n > 0 && out[n-1].Last+1 == e.Round && out[n-1].Event == e.Event {
+		if n := len(out); n > 0 && out[n-1].Last+1 == e.Round && out[n-1].Event == e.Event && out[n-1].Times == e.Times {
 			out[n-1].Last++
 			continue
 		}
-		out = append(out, charge{First: e.Round, Last: e.Round, Event: e.Event})
+		out = append(out, charge{First: e.Round, Last: e.Round, Event: e.Event, Times: e.Times})
 	}
 	return out
 }
@@ -55,7 +56,7 @@ func unfoldCharges(charges []charge) ([]ledger.Entry, error) {
 			return nil, fmt.Errorf("charged rounds %d to %d", c.First, c.Last)
 		}
 		for round := c.First; round <= c.Last; round++ {
-			out = append(out, ledger.Entry{Round: round, Event: c.Event})
+			out = append(out, ledger.Entry{Round: round, Event: c.Event, Times: c.Times})
 		}
 	}
 	return out, nil

@@ -215,13 +215,13 @@ func (a operatorAPI) GetLedger(ctx context.Context, _ *connect.Request[operatorv
 	out := &operatorv1.GetLedgerResponse{Epsilon: spent.Eps, Delta: r.config.Budget.Delta, Method: spent.Method, Basis: spent.Source}
 	for i, e := range entries {
 		out.Entries = append(out.Entries, &operatorv1.LedgerEntry{Sequence: int64(i) + 1, Task: hex.EncodeToString(e.Task[:]), Round: e.Round,
-			Announcement: hex.EncodeToString(e.Announcement[:]), Batch: hex.EncodeToString(e.Batch[:]), Event: DescribeEvent(e.Event)})
+			Announcement: hex.EncodeToString(e.Announcement[:]), Batch: hex.EncodeToString(e.Batch[:]), Event: DescribeCharge(e.Event, e.Times)})
 	}
 	return connect.NewResponse(out), nil
 }
 
-// DescribeEvent describes an event for people.
-func DescribeEvent(e dp.Round) string {
+// DescribeCharge describes an event for people, and how often it is charged, if more than once.
+func DescribeCharge(e dp.Round, times int64) string {
 	text := fmt.Sprintf("%s %s k=%d n=%d", e.Trust, e.Participation, e.Reports, e.Population)
 	if e.Gamma != 0 {
 		text += fmt.Sprintf(" gamma=%g", e.Gamma)
@@ -232,6 +232,9 @@ func DescribeEvent(e dp.Round) string {
 	}
 	if e.Report.Sigma != 0 {
 		text += fmt.Sprintf(" sigma=%.6g", e.Report.Sigma)
+	}
+	if times > 1 {
+		text += fmt.Sprintf(" x %d", times)
 	}
 	return text
 }

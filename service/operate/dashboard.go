@@ -374,7 +374,7 @@ func (v *pageWriter) ledger(ctx context.Context) (dashboard.Ledger, error) {
 			t.Entries++
 			t.Round, name = e.Round, t.Name
 		}
-		out.Charge(name, e.Round, DescribeEvent(e.Event))
+		out.Charge(name, e.Round, DescribeCharge(e.Event, e.Times))
 	}
 	return out, nil
 }

@@ -119,7 +119,7 @@ func addUp(c config.Coordinator, book *ledger.Book) (*ledgerReport, error) {
 
 func entryLine(e wire.Entry) ledgerEntry {
 	return ledgerEntry{Task: hex.EncodeToString(e.Task[:]), Round: e.Round, Announcement: hex.EncodeToString(e.Announcement[:]),
-		Batch: hex.EncodeToString(e.Batch[:]), Event: DescribeEvent(e.Event)}
+		Batch: hex.EncodeToString(e.Batch[:]), Event: DescribeCharge(e.Event, e.Times)}
 }
 
 // Migrate moves a role's store for good to the place that another configuration of the same

@@ -19,20 +19,20 @@ type taskPlan struct {
 	limit  error // why no more rounds fit; nil if all do
 }
 
-// charges returns what a task is charged if as many clients report as it expects: the event of
-// one charge, and the number of charges.
-func charges(t *train.Setup, colluders int64) (event dp.Round, times int64, err error) {
+// charges returns what a task is charged if as many clients report as it expects: one entry, and
+// the number of entries.
+func charges(t *train.Setup, colluders int64) (entry ledger.Entry, times int64, err error) {
 	c, err := t.Coordinator()
 	if err != nil {
-		return event, 0, err
+		return entry, 0, err
 	}
 	c.Colluders = colluders
 	if c.Ledger, err = ledger.New(t.Limit); err != nil {
-		return event, 0, err
+		return entry, 0, err
 	}
 	pure, err := round.New(c)
 	if err != nil {
-		return event, 0, err
+		return entry, 0, err
 	}
 	reports := c.Population
 	switch c.Participation {
@@ -45,8 +45,8 @@ func charges(t *train.Setup, colluders int64) (event dp.Round, times int64, err 
 	if c.Participation == dp.Once { // one charge for an epoch
 		times = c.Blocks.Epochs(times)
 	}
-	event, _, err = pure.Planned(reports)
-	return event, times, err
+	entry, _, err = pure.Planned(reports)
+	return entry, times, err
 }
 
 // cost bounds what all of a task's rounds cost if as many clients report as it expects.
@@ -56,11 +56,13 @@ func cost(ctx context.Context, t *train.Setup, colluders int64) (dp.Bound, error
 	if err != nil || colluders == 0 {
 		return planned, err
 	}
-	event, times, err := charges(t, colluders)
+	entry, times, err := charges(t, colluders)
 	if err != nil {
 		return dp.Bound{}, err
 	}
-	charged, err := t.Limit.Eps(dp.Sequence{dp.Repeat{Event: event, Times: times}})
+	all := entry.Charged()
+	all.Times *= times
+	charged, err := t.Limit.Eps(dp.Sequence{all})
 	if err != nil || charged.Eps > planned.Eps {
 		return charged, err
 	}
@@ -74,19 +76,19 @@ func (r *coordinatorProcess) plan(ctx context.Context, t *train.Setup) (p taskPl
 	if p.cost, err = cost(ctx, t, r.config.Colluders); err != nil {
 		return p, err
 	}
-	event, times, err := charges(t, r.config.Colluders)
+	entry, times, err := charges(t, r.config.Colluders)
 	if err != nil {
 		return p, err
 	}
 	if err := r.journal.Refresh(ctx); err != nil {
 		return p, err
 	}
-	var fits func(event dp.Round, most int64) (n int64, next error)
+	var fits func(e ledger.Entry, most int64) (n int64, next error)
 	r.journal.View(func(b *ledger.Book) { fits, err = b.Prospect(wire.Digest(t.Wire), t.Limit) })
 	if err != nil {
 		return p, err
 	}
-	if p.fit, p.limit = fits(event, times); p.fit == 0 && p.limit != nil {
+	if p.fit, p.limit = fits(entry, times); p.fit == 0 && p.limit != nil {
 		return p, fmt.Errorf("operate: not one round fits: %w", p.limit)
 	}
 	if t.Wire.Participation == dp.Once {

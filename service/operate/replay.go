@@ -99,7 +99,7 @@ func ReplayTask(ctx context.Context, path string, id [32]byte) (*replayed, error
 	}
 	events := make(dp.Sequence, len(entries))
 	for i, e := range entries {
-		events[i] = e.Event
+		events[i] = e.Charged()
 	}
 	if len(events) > 0 {
 		if out.Epsilon, err = task.Limit.Eps(events); err != nil {
