@@ -442,8 +442,9 @@ func TestEntriesOfSeveralMessages(t *testing.T) {
 			t.Errorf("%d times %v in round %d: %v, want %v", c.Times, c.Event.Report.Eps0, c.Round, err, c.want)
 		}
 	}
+	roomy := open(t, &storage{}, 7)
 	for _, times := range []int64{-1, 1, 4097} {
-		if err := j.Charge(t.Context(), several(2, 2, 1e-9, times)); err == nil || errors.Is(err, ErrBudget) {
+		if err := roomy.Charge(t.Context(), several(2, 2, 1e-9, times)); err == nil || errors.Is(err, ErrBudget) {
 			t.Errorf("charged %d times: %v", times, err)
 		}
 	}
