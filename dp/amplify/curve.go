@@ -75,7 +75,8 @@ type clonesCurve struct {
 	length int // number of the first blocks, which have consecutive falling numbers of clones
 }
 
-// block is a case, of probability weight, in which the number of clones is at least clones.
+// block is one case of a round: with probability weight, clones is a lower bound on the number
+// of clones.
 type block struct {
 	clones int64
 	weight float64

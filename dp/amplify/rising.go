@@ -82,10 +82,10 @@ func Rising(s Steps) (Family, error) {
 	return Family{kind: risingKind, eps0: law.eps0, rising: law}, nil
 }
 
-// Cap is the family of reports with a density between L and E·L, E = e^eps0, against a common
-// law of which a share lies above a cap's edge: L = 1/(1 + share·(E−1)). It is the pair of
-// randomized response on 1/share symbols, a number that need not be whole; share = ½ is the
-// blanket of any randomizer.
+// Cap is the family of reports whose density, against a law common to all inputs, lies between
+// L and E·L with E = e^eps0. L is 1/(1 + share·(E−1)), where share is the common law's mass
+// above the edge of a cap. The family's pair is that of randomized response on 1/share symbols,
+// a number that need not be whole; share = ½ gives the blanket of any randomizer.
 //
 // Result: upper bound, proved, replace-one, not adaptive inside the round. Source: Corollary 1
 // of rising.md. A share above the true one only raises the bound.

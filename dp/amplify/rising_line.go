@@ -16,7 +16,7 @@ type line struct {
 	top        float64     // log M(s), smoothed
 	points     []linePoint // those that may matter, other than z = s
 	rest       float64     // bound on the sum over all others, relative to M(s)^k
-	rounding   float64     // what relative errors of 1 in masses and values add to log M, at most
+	rounding   float64     // bound on the error of log M, as a multiple of the relative error of masses and values
 }
 
 // linePoint is a point z of the line: log M(z) − log M(s) and 2·Re and 2·Im of z^−2.
@@ -163,7 +163,7 @@ func (f transform) size(s float64) float64 {
 	return sum / (1 + norm)
 }
 
-// saddle returns about the s at which M(s)^k/s² is least, 0 if no X is above 0.
+// saddle returns roughly the s at which M(s)^k/s² is least, 0 if no X is above 0.
 func (f transform) saddle(k float64) float64 {
 	var top float64
 	for _, x := range f.x {

@@ -81,8 +81,8 @@ const (
 	chordStep = 0.01
 )
 
-// refine inserts nodes beyond the uniform ones, and among those of large losses, in steps of
-// a hundredth of the loss.
+// refine inserts nodes beyond the uniform ones, and between those of large losses, so that
+// neighbours' losses differ by about a hundredth.
 func (a *axis) refine(loss, at func(float64) float64) {
 	for a.uniform > 1 && loss(a.u[a.uniform])-loss(a.u[a.uniform-1]) > narrowStep*loss(a.u[a.uniform]) {
 		a.uniform--

@@ -60,9 +60,9 @@ func write(w io.Writer, parts ...[]byte) error {
 	return nil
 }
 
-// WriteFolder writes train and test as the four IDX files of a folder, which
-// it creates if need be, and the classes' names if they have any; zipped adds ".gz". It never replaces a file. On an
-// error the files written so far stay.
+// WriteFolder writes train and test as the four IDX files of a folder, which it creates if need be,
+// and the classes' names if they have any; zipped adds ".gz". It never replaces a file. On an error
+// the files written so far stay.
 func WriteFolder(dir string, train, test *Images, zipped bool) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("dataset: %w", err)

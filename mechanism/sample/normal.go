@@ -33,7 +33,7 @@ type ziggurat struct {
 	height [257]float64
 }
 
-// zig is computed once and never written again.
+// zig holds the tables of the ziggurat. It is computed once and never written again.
 var zig = newZiggurat()
 
 func newZiggurat() *ziggurat {

@@ -1,6 +1,6 @@
 package kernel
 
-// Portable returns the kernels in pure Go: the oracle of the others.
+// Portable returns the kernels in pure Go, against which the others are tested.
 func Portable() *Kernel { return &portable }
 
 var portable = Kernel{
