@@ -170,7 +170,8 @@ func (m *cnn) back2(theta []float32, s *cnnScratch) {
 	m.k.PoolBackward(s.dconv2[:], s.dpool2[:], s.conv2[:], cnnPool2, cnnPool2)
 }
 
-// back1 propagates the gradient from there to the outputs of the first convolution.
+// back1 propagates the gradient from the outputs of the second convolution to those of the
+// first.
 //
 // An input pixel (2i + a, 2j + b) meets the taps a, a + 2 of the output rows i, i − 1, and
 // likewise in columns. So each of the four (a, b) is a convolution by 2×2 taps at stride 1

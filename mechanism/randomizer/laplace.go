@@ -69,7 +69,7 @@ type laplace struct {
 const (
 	// laplaceShift is the number of fraction bits of the running sum that is rounded.
 	laplaceShift = 40
-	// laplaceDen is the denominator of the noise's scale, below 2^24 steps.
+	// laplaceDen is the denominator of the noise's scale. The scale itself is below 2^24 steps.
 	laplaceDen = 1 << 27
 	// laplaceTail is the number of scales of noise at which a report is cut. Cutting is
 	// post-processing and moves less than e^−126 of mass.

@@ -37,7 +37,8 @@ func Replay(seed uint64, path ...uint64) *Stream {
 	return s
 }
 
-// Stream is a [Source] that can visit many paths of one seed: [Stream.Reset] moves to another path for less than a new Replay costs.
+// Stream is a [Source] that can visit many paths of one seed: [Stream.Reset] moves to another
+// path for less than a new Replay costs.
 //
 // The stream is AES-128 in counter mode. The key is a hash of the seed, the
 // first counter a 128-bit hash of seed and path, so two streams could overlap

@@ -27,9 +27,10 @@ func decode() *[1024][4]int32 {
 }
 
 // value maps a uniform word to a standard normal value in units of 2^−28. The top bit is the
-// sign. The other 63 bits v stand for the upper tail v/2^64. The number of v's leading zeros
-// and the five bits after its first 1 choose a row, the 27 bits after those the place in it;
-// there the value is a cubic. Fewer than 2^32 (31 leading zeros) are divided into 32 equal parts.
+// sign. The other 63 bits v stand for the upper tail v/2^64. The number of v's leading zeros and
+// the five bits after its first 1 choose a row, the 27 bits after those the place in it; there
+// the value is a cubic. The v below 2^32, with 31 leading zeros, are one range, divided into 32
+// equal parts.
 //
 // The time does not depend on the word, but for the row's place in the cache.
 func value(word uint64) int32 {

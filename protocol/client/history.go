@@ -147,9 +147,9 @@ func (t *Terms) Afford(h *History, c *Counter) *Refused {
 	if !(task <= p.MaxTaskEps) {
 		return Refuse(CauseBudget, "epsilon of this task would be %.4g, above %.4g", task, p.MaxTaskEps)
 	}
-	// A coordinator may end a task that goes badly for the client and continue in another. It
-	// then has more than the sum of what both cost so far. So each task counts with the most
-	// that it may cost (policy.md).
+	// A coordinator may end a task that goes badly for the client and continue in another. What
+	// it learns may then cost more than the sum of what both cost so far. So each task counts
+	// with the most that it may cost (policy.md).
 	total := new(big.Float).SetPrec(exact).SetFloat64(max(task, p.MaxTaskEps))
 	local := next.local()
 	begun := 1

@@ -6,10 +6,10 @@ import (
 )
 
 // Prospect returns a function for planning a task that has a budget of its own and no charges
-// yet. The function says how many entries of one charge, whatever their rounds, up to most, the
-// present book allows, and returns the refusal of the next one (nil if all most are allowed). It
-// reserves nothing: each charge is checked again. An error that wraps ErrBudget says that the
-// task's tail does not fit.
+// yet. fits says how many entries like e, but of different rounds, the present book allows; it
+// counts no further than most. It also returns the refusal of the next entry, or nil if most
+// entries are allowed. It reserves nothing: each charge is checked again. An error that wraps
+// ErrBudget says that the task's tail does not fit.
 func (b *Book) Prospect(task [32]byte, limit Config) (fits func(e Entry, most int64) (n int64, next error), err error) {
 	if err := limit.check(); err != nil {
 		return nil, err

@@ -15,8 +15,8 @@ type Parts struct {
 	orders []cipher.Block // of the second part and of those after it
 }
 
-// NewParts returns the orders of so many parts, which are at least 1. The key is drawn for this
-// round alone, known to the shuffler alone, and destroyed with the batch.
+// NewParts returns the orders for reports that have the given number of parts, at least 1. The
+// key is drawn for this round alone, known to the shuffler alone, and destroyed with the batch.
 func NewParts(key [16]byte, parts int64) Parts {
 	p := Parts{orders: make([]cipher.Block, 0, parts-1)}
 	for j := range uint64(parts - 1) {
@@ -29,7 +29,8 @@ func NewParts(key [16]byte, parts int64) Parts {
 	return p
 }
 
-// image returns what orders part j, from 0, of the report whose first tag is first.
+// image returns the value by which part j, counted from 0, is sorted; first is the first tag of
+// the part's report.
 func (p Parts) image(j int, first [16]byte) (out [16]byte) {
 	if j == 0 {
 		return first

@@ -49,10 +49,10 @@ type Config struct {
 	Coordinator      *coordinator.Coordinator
 	Mechanism        randomizer.Mechanism
 	Blocks           schedule.Blocks // if the participation is dp.Once
-	// Carry opens a round's way to whoever sums its reports, so that only the sum is seen; nil:
-	// a tally adds them. Clients' own noise is then in their reports, and AddNoise is not
+	// Carry, if not nil, opens the way by which a round's reports reach whoever sums them, so
+	// that only the sum is seen. Each client then adds its own noise, and AddNoise is not
 	// called. Several goroutines may call carry at once; open is called once, and returns the
-	// sum and the number of reports in it.
+	// sum and the number of reports in it. If Carry is nil, a tally adds the reports.
 	Carry   func(round int64) (carry func(rng.Source, *randomizer.Report) error, open func() (sum []int64, n int64, err error), err error)
 	Dropout float64 // p′, the chance that a participant's report never arrives
 	Workers int     // 0 means one per CPU

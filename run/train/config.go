@@ -115,7 +115,7 @@ const (
 )
 
 // Fields returns the table of settings, bound to c. Digests and stored files have its order.
-// Resolve checks the settings together.
+// Config.Check checks the settings together.
 func (c *Config) Fields() setting.Table {
 	return setting.Table{
 		{Name: "data", Part: data, Into: &c.Data, Default: "mnist", File: true, Help: "mnist, a folder with the four IDX files (plain or .gz) or CIFAR-10's six, or a CSV file"},

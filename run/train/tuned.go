@@ -11,7 +11,7 @@ import (
 // tuned is a clip and a learning rate, chosen on a validation split (docs/SEARCHES.md). noise
 // is the noise at which they were chosen: the mean square of the noise in a coordinate of the
 // mean, in units of the squared clip; 0: no noise. More noise lowers the rate. Less noise
-// raises it, by the factor most at the highest (0: 1).
+// raises it, at most by the factor most (0 stands for 1).
 type tuned struct{ clip, rate, noise, most float64 }
 
 var (
