@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/riffle-dp/riffle/account/certificate"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/dp/gdp"
 	"github.com/riffle-dp/riffle/internal/longtest"
@@ -202,6 +203,35 @@ func TestSumPaper(t *testing.T) {
 	q.Sum.Noise = vecsum.Noise{Kind: vecsum.DiscreteGaussian, Variance: 1e5}
 	if got := sums(t, q); got["gauss-pld"].Applies && got["gauss-pld"].Eps == 0 || !got["vecsum-gdp"].Applies {
 		t.Errorf("discrete Gaussian: %v", got)
+	}
+}
+
+// What is for single reports only refuses a vector sum, and a Sum does not go with them.
+func TestSumIsNoReport(t *testing.T) {
+	ctx, q := context.Background(), sumOf(dp.All, 1000, 7000)
+	for _, method := range []string{"", certificate.Basic, certificate.BlanketPLD} {
+		if _, err := Certify(ctx, q, method); !errors.Is(err, dp.ErrNoBound) {
+			t.Errorf("a certificate by %q: %v", method, err)
+		}
+	}
+	for _, method := range []string{"blanket-rdp", "gauss-rdp"} {
+		if _, err := Divergence(q, method); err == nil {
+			t.Errorf("a divergence by %s", method)
+		}
+	}
+	for _, knob := range []string{"eps0", "sigma", "rounds"} {
+		if _, _, err := Plan(ctx, 1, q, knob); err == nil {
+			t.Errorf("planned %s", knob)
+		}
+	}
+	for _, class := range []dp.Class{"", dp.Generic, dp.Gaussian} {
+		one := Query{Class: class, Participation: dp.All, Population: 1000, Rounds: 1, Delta: 1e-6, Eps0: 1, Sum: q.Sum}
+		if class == dp.Gaussian {
+			one.Eps0, one.Sigma = 0, 1
+		}
+		if _, err := Answer(ctx, one, "all"); err == nil || !strings.Contains(err.Error(), "vector sum") {
+			t.Errorf("class %q with a Sum: %v", class, err)
+		}
 	}
 }
 
