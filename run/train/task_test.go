@@ -313,8 +313,8 @@ func TestRowsThatDoNotFitReportNothing(t *testing.T) {
 	if len(told) != 1 || !strings.Contains(told[0], "6 of 80 rows") || !strings.Contains(told[0], "perhaps") {
 		t.Errorf("told %q", told)
 	}
-	// A file without a row that fits, and one that cannot be read as rows.
-	for _, text := range []string{"x,y,z,label\n1,2,3,4\n5,6,7,8\n", "x,y,z,label\n\"1,2\n"} {
+	// A file without a row that fits, one without rows, and one that cannot be read as rows.
+	for _, text := range []string{"x,y,z,label\n1,2,3,4\n5,6,7,8\n", "x,y,z,label\n", "x,y,z,label\n\"1,2\n"} {
 		if err := os.WriteFile(odd, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
