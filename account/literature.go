@@ -68,7 +68,7 @@ func clonesCurve(eps0 float64, reports int64) (func(float64) float64, error) {
 	return unsampledCurve(eps0, amplify.Clones(eps0), reports)
 }
 
-// unsampledCurve returns δ of a shuffle of clones of a rate.
+// unsampledCurve returns δ(ε) of one shuffle without sampling, by the pair of clones at a rate.
 func unsampledCurve(eps0, rate float64, reports int64) (func(float64) float64, error) {
 	f, err := amplify.ClonesFamily(eps0, rate)
 	if err != nil {

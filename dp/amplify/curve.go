@@ -49,7 +49,7 @@ func (c roundConfig) gamma() float64 {
 // Family.Curve or GaussianConfig.Curve.
 type Curve struct{ round oneRound }
 
-// oneRound is a Curve's round.
+// oneRound computes a Curve: for clones or for Gaussian reports.
 type oneRound interface {
 	delta(eps float64) float64
 	epsilon(delta float64) float64 // for delta in (0, 1)

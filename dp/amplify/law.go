@@ -68,8 +68,8 @@ func (a *axis) split(mass []float64, u, w float64) {
 	mass[i] += w * share
 }
 
-// law returns the one-sided masses of U for m reports: first counts a ~ Bin(m, ½) with a >
-// m/2.
+// law returns the one-sided masses of U for m reports: those of the counts a > m/2, where a ~
+// Bin(m, ½).
 func (a *axis) law(m int64) []float64 { return a.scaled(m, 1) }
 
 // scaled returns the law of shrink·U, 0 < shrink ≤ 1.

@@ -21,8 +21,8 @@ type mlp struct {
 	b1, w2, b2      int // where the biases, the output weights and their biases begin in theta
 }
 
-// NewMLP returns a network with one hidden layer of ReLUs and cross-entropy loss: on
-// 60 principal components, the network of Chen, Cao and Ge 2024 (EAB).
+// NewMLP returns a network with one hidden layer of ReLUs and cross-entropy loss. With 60
+// principal components as inputs it is the network of Chen, Cao and Ge 2024 (EAB).
 //
 // theta holds the hidden layer's weights, row-major with Inputs rows of Hidden
 // columns, its biases, the output layer's weights (Hidden × Classes) and its

@@ -26,8 +26,8 @@ import (
 // error is a²((E+2d−1)/(E−1))² − ‖x‖², largest at x = 0. From E ≈ 2√d on that is below the
 // error of [R1] with one bit; for small ε₀ it is far above it.
 //
-// Source: the reduction of mean estimation in the ℓ₁ ball to frequencies of its 2d corners;
-// KRR as there.
+// Source: the reduction of mean estimation in the ℓ₁ ball to frequencies of its 2d corners; for
+// KRR see [KRR].
 const SignedKRR = "signed-krr"
 
 func newSignedKRR(c Config) (Randomizer, error) {

@@ -140,5 +140,5 @@ func (m Task) PerClient() int64 { return max(1, m.Messages) }
 // PerClient returns the number of messages that each client sends in the round, at least 1.
 func (m Announcement) PerClient() int64 { return max(1, m.Messages) }
 
-// PartBytes returns the size of a report's sealed parts for the coordinator together.
+// PartBytes returns the total size of a report's sealed parts for the coordinator.
 func (m Announcement) PartBytes() int64 { return m.PerClient() * m.ReportBytes }
