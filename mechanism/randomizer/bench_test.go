@@ -100,6 +100,19 @@ func benchMechanism(b *testing.B, m Mechanism) {
 	perValue(b, len(r.Value))
 }
 
+func BenchmarkStepUnit(b *testing.B) {
+	for _, dim := range []int{1930, 4420} {
+		for _, encoding := range []string{Values, Seed} {
+			b.Run(fmt.Sprintf("%d/%s", dim, encoding), func(b *testing.B) {
+				benchMechanism(b, must(newStepUnit(Config{Dim: dim, Radius: 1, Eps0: 2.834, Encoding: encoding})))
+			})
+		}
+		b.Run(fmt.Sprintf("%d/privunit", dim), func(b *testing.B) {
+			benchMechanism(b, must(newPrivUnit(Config{Dim: dim, Radius: 1, Eps0: 2.5})))
+		})
+	}
+}
+
 func BenchmarkRInf(b *testing.B) {
 	benchMechanism(b, must(newRInf(Config{Dim: 13706, Radius: .01, Eps0: 1.5})))
 }

@@ -37,17 +37,17 @@ func FuzzRandomize(f *testing.F) {
 			}
 		}
 		// A typed nil must not get into the list, hence one by one.
-		rr, err := newRR(Config{dim, radius, eps0, 0})
+		rr, err := newRR(Config{Dim: dim, Radius: radius, Eps0: eps0})
 		add(rr, err)
 		rinf, err := newRInf(Config{Dim: dim, Radius: radius, Eps0: eps0})
 		add(rinf, err)
-		pu, err := newPrivUnit(Config{dim, radius, eps0, 0})
+		pu, err := newPrivUnit(Config{Dim: dim, Radius: radius, Eps0: eps0})
 		add(pu, err)
 		dg, err := NewDiscreteGaussian(DiscreteGaussianConfig{dim, radius, eps0})
 		add(dg, err)
-		laplace, err := newLaplace(Config{dim, radius, eps0, 0})
+		laplace, err := newLaplace(Config{Dim: dim, Radius: radius, Eps0: eps0})
 		add(laplace, err)
-		signed, err := newSignedKRR(Config{dim, radius, eps0, 0})
+		signed, err := newSignedKRR(Config{Dim: dim, Radius: radius, Eps0: eps0})
 		add(signed, err)
 		plain, err := NewPlain(Config{Dim: dim, Radius: radius})
 		add(plain, err)

@@ -133,3 +133,44 @@ func round(dst []int32, x []float32, z []float64, along, across float64) {
 		dst[i] = int32(math.Float64bits(y + roundMagic))
 	}
 }
+
+// roundWide stores along·x + z in units of 1/seedUnit, rounded to integers (ties to even) and cut
+// at ±MaxInt32.
+func roundWide(dst []int32, x []float32, z []float64, along float64) {
+	if fits(dst, x, z, along) {
+		return
+	}
+	for i := range dst {
+		y := float64(along*float64(x[i])) + z[i]
+		dst[i] = int32(max(-math.MaxInt32, min(whole(y), math.MaxInt32)))
+	}
+}
+
+// fits is roundWide without the cut, and says whether nothing had to be cut.
+func fits(dst []int32, x []float32, z []float64, along float64) bool {
+	const least = -1 << 31
+	var beyond uint64
+	x, z = x[:len(dst)], z[:len(dst)]
+	for len(dst) >= 4 && len(x) >= 4 && len(z) >= 4 {
+		y0 := float64(along*float64(x[0])) + z[0]
+		y1 := float64(along*float64(x[1])) + z[1]
+		y2 := float64(along*float64(x[2])) + z[2]
+		y3 := float64(along*float64(x[3])) + z[3]
+		v0, v1, v2, v3 := whole(y0), whole(y1), whole(y2), whole(y3)
+		beyond |= uint64(v0-least) | uint64(v1-least) | uint64(v2-least) | uint64(v3-least)
+		dst[0], dst[1], dst[2], dst[3] = int32(v0), int32(v1), int32(v2), int32(v3)
+		dst, x, z = dst[4:], x[4:], z[4:]
+	}
+	for i := range dst {
+		v := whole(float64(along*float64(x[i])) + z[i])
+		beyond |= uint64(v - least)
+		dst[i] = int32(v)
+	}
+	return beyond>>32 == 0
+}
+
+// whole returns the integer nearest to y·seedUnit, |y| < 2^22.
+func whole(y float64) int64 {
+	const magic, zero = roundMagic / seedUnit, 0x4178000000000000 // and its bits
+	return int64(math.Float64bits(y+magic)) - zero
+}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -97,6 +98,33 @@ func TestSumChain(t *testing.T) {
 	} {
 		if got := sumChain(c.dim); got != c.want {
 			t.Errorf("sumChain(%d) = %d, want %d", c.dim, got, c.want)
+		}
+	}
+}
+
+// Values are rounded to the nearest, and those that do not fit are cut, wherever they are.
+func TestRoundWide(t *testing.T) {
+	for _, dim := range []int{1, 3, 4, 5, 11} {
+		for at := -1; at < dim; at++ {
+			for _, far := range []float64{9, -9, 8, -8 - 1./seedUnit} {
+				x, z := direction(dim, 1), make([]float64, dim)
+				want, got := make([]int32, dim), make([]int32, dim)
+				for i := range z {
+					z[i] = math.Sin(float64(i)) / 3
+					want[i] = int32(math.RoundToEven((float64(2*float64(x[i])) + z[i]) * seedUnit))
+				}
+				if at >= 0 {
+					x[at], z[at] = 0, far
+					want[at] = math.MaxInt32
+					if far < 0 {
+						want[at] = -math.MaxInt32
+					}
+				}
+				roundWide(got, x, z, 2)
+				if !slices.Equal(got, want) {
+					t.Errorf("d = %d, %v at %d: %v, want %v", dim, far, at, got, want)
+				}
+			}
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 // apart, have a ratio of at most e^(2·unit/scale) ≤ E. And little is wasted.
 func TestLaplaceScale(t *testing.T) {
 	for _, eps0 := range []float64{0x1p-20, 1e-5, .001, 1. / 128, math.Nextafter(1./128, 0), .1, 1, math.Ln2, 2, 3, 7.7, 49, dp.MaxEps0} {
-		m := as[*laplace](newLaplace(Config{3, 1, eps0, 0}))
+		m := as[*laplace](newLaplace(Config{Dim: 3, Radius: 1, Eps0: eps0}))
 		spent := new(big.Rat).SetFrac(big.NewInt(2*m.unit), big.NewInt(1))
 		spent.Mul(spent, new(big.Rat).SetFrac(new(big.Int).SetUint64(m.spread.Den), new(big.Int).SetUint64(m.spread.Num)))
 		claim := new(big.Rat).SetFloat64(eps0)
@@ -35,7 +35,7 @@ func TestLaplaceScale(t *testing.T) {
 func TestLaplaceRounding(t *testing.T) {
 	top, inf, nan := float32(math.MaxFloat32), float32(math.Inf(1)), float32(math.NaN())
 	for _, dim := range []int{1, 3, 1000} {
-		m := as[*laplace](newLaplace(Config{dim, 1, 2, 0}))
+		m := as[*laplace](newLaplace(Config{Dim: dim, Radius: 1, Eps0: 2}))
 		fill := func(f func(i int) float32) []float32 {
 			x := make([]float32, dim)
 			for i := range x {
@@ -90,7 +90,7 @@ func TestLaplaceLaw(t *testing.T) {
 		n /= 8
 	}
 	for i, eps0 := range []float64{1e-4, .5, 4, 40} {
-		m := as[*laplace](newLaplace(Config{2, 1, eps0, 0}))
+		m := as[*laplace](newLaplace(Config{Dim: 2, Radius: 1, Eps0: eps0}))
 		s := float64(m.spread.Num) / float64(m.spread.Den)
 		x := []float32{-.25, .5} // whole steps
 		at := float64(m.unit) / 2
@@ -128,7 +128,7 @@ func TestLaplaceLaw(t *testing.T) {
 
 func TestLaplaceVariance(t *testing.T) {
 	for _, eps0 := range []float64{.01, 1, 10} {
-		m := as[*laplace](newLaplace(Config{7, 3, eps0, 0}))
+		m := as[*laplace](newLaplace(Config{Dim: 7, Radius: 3, Eps0: eps0}))
 		want := 8 * 7 * 9 / (eps0 * eps0)
 		if got := m.Facts().MSE; math.Abs(got/want-1) > 1e-6 {
 			t.Errorf("eps0 = %v: error %v, want about %v", eps0, got, want)

@@ -26,6 +26,25 @@ func (m *DiscreteGaussian) MeanBound(n int64) float64 {
 // MeanBound uses that reports point in nearly all directions: their sum is hardly longer than
 // the root of the sum of their squares. See largest.md, section 3.
 func (m *privUnit) MeanBound(n int64) float64 {
+	d := float64(m.facts.Dim)
+	inside, outside := m.rare, 1-m.rare
+	if !m.rareCap {
+		inside, outside = outside, inside
+	}
+	dense := math.Max(inside/m.cap.mass, outside/(1-m.cap.mass))
+	square := inside*m.cap.reach()/d + outside/(d*(1-m.cap.mass))
+	return m.meanBound(n, dense, square)
+}
+
+// reach returns d·E⟨v,u⟩² of a vector that is uniform in the cap.
+func (c *sphereCap) reach() float64 {
+	height := math.Exp(c.logFirst - c.logMass) // E⟨v,u⟩ in the cap
+	return float64(c.dim-1)*c.cos*height + 1
+}
+
+// meanBound is MeanBound, where the density of v is at most dense times that of the uniform law
+// and E⟨v,u⟩² is at most square.
+func (m *sphere) meanBound(n int64, dense, square float64) float64 {
 	any := m.pure.MeanBound(n)
 	if n < 1 || m.facts.Dim < 2 {
 		return any
@@ -36,17 +55,37 @@ func (m *privUnit) MeanBound(n int64) float64 {
 	stretch := math.Exp((math.Log(k) + logChance(4)) / lengthRate)
 	report := m.scale * privUnitUnit * stretch // the length of a report if no R is long
 	across := report / math.Sqrt(k*(d-1)) * tail.Length(m.facts.Dim, logChance(4))
-	// The density of v is at most dense times that of the uniform law, and E⟨v,u⟩² is at most
-	// square.
-	inside, outside := m.rare, 1-m.rare
-	if !m.rareCap {
-		inside, outside = outside, inside
-	}
-	dense := math.Max(inside/m.cap.mass, outside/(1-m.cap.mass))
-	height := math.Exp(m.cap.logFirst - m.cap.logMass) // E⟨v,u⟩ in the cap
-	square := inside*((d-1)*m.cap.cos*height+1)/d + outside/(d*(1-m.cap.mass))
 	far := math.Min(1, math.Sqrt(2/d*(math.Log(2*k*dense)+logChance(4))))
 	along := report * (tail.Bernstein(k*math.Min(1, square)*(1+MeanChance), 2*far, logChance(8))/k + MeanChance)
 	rounding := m.scale * math.Sqrt(d) / 2
 	return math.Min(any, stretch*m.radius+across+along+rounding)
 }
+
+// longestSeed is the x of tail.Length for the longest of all 2^128 seeds' vectors: none of so many
+// random vectors is longer, but for a chance of e^−20.
+const longestSeed = 128*math.Ln2 + 20
+
+// MeanBound uses that the values of a report are normal across the input, and that their score
+// has a density that is known. See largest.md, section 3a.
+func (m *seeded) MeanBound(n int64) float64 {
+	any := m.pure.MeanBound(n)
+	if n < 1 {
+		return any
+	}
+	k, d := float64(n), float64(m.facts.Dim)
+	unit := m.scale * seedUnit
+	// Each of four events gets an equal share of MeanChance: the sum is long across the inputs,
+	// one score is high, the sum is long along the inputs, many values come from rare words.
+	across := math.Sqrt(1/k) * tail.Length(m.facts.Dim, logChance(4))
+	far := math.Sqrt(2 * (math.Log(k*m.top) + logChance(4)))
+	along := tail.Bernstein(k*m.square*(1+MeanChance), 2*far, logChance(8))/k + MeanChance
+	rare := k * d * seedRare
+	odd := 8 * (rare + tail.Bernstein(rare, 1, logChance(4))) / k
+	return math.Min(any, m.radius+unit*(across+along+odd+seedNear*math.Sqrt(d)))
+}
+
+const (
+	// seedNear bounds the distance of a value from a normal one, and seedRare the probability of
+	// the words for which it does not: expand.md, section 1.
+	seedNear, seedRare = 1e-8, 0x1p-31
+)

@@ -20,7 +20,21 @@ type Config struct {
 	// 1024; 0 means 1, the mechanisms as published. All other randomizers take 0 only.
 	// [BestBits] returns the best number.
 	Bits int
+	// Encoding says what a report of "privunit" or "stepunit" holds: [Values], or [Seed]; "" means
+	// Values. All other randomizers take "" only.
+	Encoding string
+	// Edges are the scores at which the density of "stepunit" rises, ascending from 0 at least;
+	// "privunit" takes one with encoding seed. Empty means [BestEdges].
+	Edges []float64
+	// Steps is the number of edges, at most [MaxSteps]; 0 means as many as Edges has, or 3.
+	Steps int
 }
+
+// Encodings of a report.
+const (
+	Values = "values" // a vector in fixed point
+	Seed   = "seed"   // 16 bytes, of which package seed makes the vector
+)
 
 // Kind is a row of Kinds: a pure randomizer, as tasks and the command line name it.
 type Kind struct {
@@ -32,19 +46,22 @@ type Kind struct {
 	// signed-krr, which is stored as "krr". "" if its inputs are not gradients.
 	Trained string
 	Bits    bool // takes Config.Bits
+	Seeds   bool // takes Config.Encoding
+	Steps   bool // takes Config.Steps and Config.Edges
 	make    func(Config) (Randomizer, error)
 }
 
 // kinds lists the randomizers in the order in which they are shown.
 var kinds = []Kind{
-	{RR, math.Inf(1), RR, false, newRR},
-	{KRR, 1, "", false, func(c Config) (Randomizer, error) { return newKRR(c) }},
-	{SignedKRR, 1, KRR, false, newSignedKRR},
-	{RInf, math.Inf(1), RInf, true, newRInf},
-	{R1, 1, R1, true, newR1},
-	{R2, 2, R2, false, newR2},
-	{PrivUnit, 2, PrivUnit, false, newPrivUnit},
-	{Laplace, 1, Laplace, false, newLaplace},
+	{RR, math.Inf(1), RR, false, false, false, newRR},
+	{KRR, 1, "", false, false, false, func(c Config) (Randomizer, error) { return newKRR(c) }},
+	{SignedKRR, 1, KRR, false, false, false, newSignedKRR},
+	{RInf, math.Inf(1), RInf, true, false, false, newRInf},
+	{R1, 1, R1, true, false, false, newR1},
+	{R2, 2, R2, false, false, false, newR2},
+	{PrivUnit, 2, PrivUnit, false, true, false, newPrivUnit},
+	{StepUnit, 2, StepUnit, false, true, true, newStepUnit},
+	{Laplace, 1, Laplace, false, false, false, newLaplace},
 }
 
 // Kinds lists all pure randomizers.
@@ -70,7 +87,7 @@ func names() []string {
 }
 
 // New returns the randomizer of that name: [RR], [KRR], [SignedKRR], [RInf], [R1], [R2],
-// [PrivUnit] or [Laplace].
+// [PrivUnit], [StepUnit] or [Laplace].
 func New(name string, c Config) (Randomizer, error) {
 	k, err := KindOf(name)
 	if err != nil {
@@ -78,6 +95,12 @@ func New(name string, c Config) (Randomizer, error) {
 	}
 	if c.Bits != 0 && !k.Bits {
 		return nil, fmt.Errorf("randomizer: %d coordinates or bits given to %q; only %s take them", c.Bits, name, withBits())
+	}
+	if c.Encoding != "" && !k.Seeds {
+		return nil, fmt.Errorf("randomizer: encoding %q given to %q; only %s and %s take one", c.Encoding, name, PrivUnit, StepUnit)
+	}
+	if (c.Steps != 0 || len(c.Edges) != 0) && !k.Seeds {
+		return nil, fmt.Errorf("randomizer: steps or edges given to %q; only %s and %s take them", name, PrivUnit, StepUnit)
 	}
 	m, err := k.make(c)
 	if err != nil {

@@ -29,26 +29,42 @@ import (
 // and is largest at x = 0; at ε₀ = 2, 3, 4, 5, 6 v = 1.617, .743, .435, .292, .213 for large
 // d.
 //
+// With Config.Encoding [Seed] a report is 16 bytes, see [Keyed]. Its cap is {score > z} for the
+// score of package seed, z the one with the least error; the slack is that of [seed.Mechanism.Eta],
+// and v(ε₀) is the same.
+//
 // Source: Bhowmick, Duchi, Freudiger, Kapoor, Rogers, "Protection Against Reconstruction and
 // Its Applications in Private Federated Learning", arXiv 1812.00984v2, Algorithm 1, with the
 // split of ε₀ optimised and the cap's mass exact in every dimension.
 const PrivUnit = "privunit"
 
 func newPrivUnit(c Config) (Randomizer, error) {
-	if err := c.check(false); err != nil {
+	c, edges, err := c.shape(PrivUnit)
+	switch {
+	case err != nil:
 		return nil, err
+	case c.Encoding == Seed:
+		return newSeeded(PrivUnit, c, edges)
+	case len(edges) > 0:
+		return nil, fmt.Errorf("randomizer: edges %v given to %q with values, which has the cap with the least error; %q takes edges", edges, PrivUnit, StepUnit)
 	}
 	return newCapped(PrivUnit, c, bestCap(c.Dim, c.Eps0))
 }
 
 type privUnit struct {
-	pure
-	dense
+	sphere
 	cap sphereCap
 	// rare is the probability of the less likely of the two parts: a float64, taken as the
 	// exact number that it is. rareCap says whether that part is the cap.
 	rare    float64
 	rareCap bool
+}
+
+// sphere is what PrivUnit and StepUnit have in common: a report is a random vector of the unit
+// sphere times R, in fixed point. What differs is the law of its height, ⟨v,u⟩.
+type sphere struct {
+	pure
+	dense
 	mean    float64 // m = E⟨v,u⟩
 	longest float64 // largest length that Check accepts, in grid units
 	// scratch holds *privUnitScratch, which keeps the noise out of reports.
@@ -79,18 +95,22 @@ func newCapped(name string, c Config, k sphereCap) (Randomizer, error) {
 	if c.Dim > 1 && !(k.sin > 0 && k.mass > 0) {
 		return nil, fmt.Errorf("randomizer: no cap found for dim = %d, eps0 = %v", c.Dim, c.Eps0)
 	}
-	m := &privUnit{
-		cap:     k,
-		longest: privUnitLimit + math.Sqrt(float64(c.Dim)),
-		scratch: &sync.Pool{New: func() any {
-			return &privUnitScratch{z: make([]float64, c.Dim)}
-		}},
-	}
-	m.dense = dense{values: c.Dim, limit: privUnitLimit, whole: m.checkLength}
+	m := &privUnit{cap: k}
 	eps0 := m.split(c.Dim, c.Eps0)
-	if eps0 > dp.MaxEps0 {
-		return nil, fmt.Errorf("randomizer: eps0 = %v with its numeric slack is above %d", c.Eps0, dp.MaxEps0)
+	if err := m.make(name, c, eps0); err != nil {
+		return nil, err
 	}
+	return m, nil
+}
+
+// make fills in a sphere whose mean is known. eps0 is the promise of a report.
+func (m *sphere) make(name string, c Config, eps0 float64) error {
+	if eps0 > dp.MaxEps0 {
+		return fmt.Errorf("randomizer: eps0 = %v with its numeric slack is above %d", c.Eps0, dp.MaxEps0)
+	}
+	m.longest = privUnitLimit + math.Sqrt(float64(c.Dim))
+	m.scratch = newScratch(c.Dim)
+	m.dense = dense{values: c.Dim, limit: privUnitLimit, whole: m.checkLength}
 	// E[R] = 1/(1−s²) for ln R of the Laplace law with scale s, E[R²] = 1/(1−4s²); the
 	// rounding adds d/12 squared grid units.
 	meanLength := 1 / (1 - 1./(lengthRate*lengthRate))
@@ -107,7 +127,11 @@ func newCapped(name string, c Config, k sphereCap) (Randomizer, error) {
 		radius: c.Radius, scale: scale,
 		input: c.Radius, report: m.longest * scale,
 	}, dp.Report{Class: dp.Generic, Eps0: eps0}}
-	return m, nil
+	return nil
+}
+
+func newScratch(dim int) *sync.Pool {
+	return &sync.Pool{New: func() any { return &privUnitScratch{z: make([]float64, dim)} }}
 }
 
 // split chooses the probability of the cap, stores it and the mean that follows from it, and
@@ -147,20 +171,27 @@ func privUnitSlack(dim int) float64 {
 
 // Randomize overwrites r with a randomized report of x; see [PrivUnit] for inputs
 // outside the domain.
-func (m *privUnit) Randomize(src rng.Source, x []float32, r *Report) {
+func (m *privUnit) Randomize(src rng.Source, x []float32, r *Report) { m.randomize(src, m, x, r) }
+
+// heights draws ⟨v,u⟩ = t and √(1−t²).
+type heights interface {
+	height(src rng.Source) (t, sin float64)
+}
+
+func (m *sphere) randomize(src rng.Source, law heights, x []float32, r *Report) {
 	checkInput(m.facts.Dim, x)
 	checkReport(r, 0, m.facts.Dim)
 	scratch := m.scratch.Get().(*privUnitScratch)
 	defer m.scratch.Put(scratch)
 
-	along, across := m.direction(src, &x, scratch)
+	along, across := m.direction(src, law, &x, scratch)
 	round(r.Value, x, scratch.z, along, across)
 }
 
 // direction draws the report except for its last step: the report is along·x + across·z,
 // rounded, with z in the scratch. It replaces *x by a cleaned copy if *x is zero or not
 // finite.
-func (m *privUnit) direction(src rng.Source, x *[]float32, scratch *privUnitScratch) (along, across float64) {
+func (m *sphere) direction(src rng.Source, law heights, x *[]float32, scratch *privUnitScratch) (along, across float64) {
 	var s sums
 	for {
 		s = gaussianSums(src, scratch.z, *x)
@@ -176,12 +207,17 @@ func (m *privUnit) direction(src rng.Source, x *[]float32, scratch *privUnitScra
 			break
 		}
 	}
-	sign := 1.
-	if !sample.Bernoulli(src, math.Min(1, (1+math.Sqrt(s.xx)/m.radius)/2)) {
-		sign = -1
-	}
-	t, sin := m.height(src)
+	sign := m.sign(src, s.xx)
+	t, sin := law.height(src)
 	return combine(m.facts.Dim, s, sign*t, sin, privUnitUnit*length(src))
+}
+
+// sign draws the sign of the direction of an input of squared length square.
+func (m *base) sign(src rng.Source, square float64) float64 {
+	if sample.Bernoulli(src, math.Min(1, (1+math.Sqrt(square)/m.radius)/2)) {
+		return 1
+	}
+	return -1
 }
 
 // combine returns the factors of x and of z in the vector of length long whose direction has
@@ -304,7 +340,7 @@ func (s *privUnitScratch) clean(x []float32) []float32 {
 
 // checkLength refuses a report that is longer than any honest one. Without it a client could
 // count √d times.
-func (m *privUnit) checkLength(values []int32) error {
+func (m *sphere) checkLength(values []int32) error {
 	var square uint64
 	for _, v := range values {
 		square += uint64(int64(v) * int64(v))

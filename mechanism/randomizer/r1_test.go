@@ -45,7 +45,7 @@ func TestR1Law(t *testing.T) {
 		n /= 8
 	}
 	const eps0 = 1.1
-	m := must(newR1(Config{3, 2, eps0, 0}))
+	m := must(newR1(Config{Dim: 3, Radius: 2, Eps0: eps0}))
 	inf := float32(math.Inf(1))
 	for k, c := range []struct{ x, as []float32 }{
 		{[]float32{.5, -1, .25}, nil},
@@ -79,7 +79,7 @@ func TestR1Variance(t *testing.T) {
 	for _, dim := range []int{1, 4, 5, 1024, 1025} {
 		e := math.E * math.E
 		want := 9 * float64(dim) * math.Pow((e+1)/(e-1), 2)
-		if got := must(newR1(Config{dim, 3, 2, 0})).Facts().MSE; math.Abs(got/want-1) > 1e-12 {
+		if got := must(newR1(Config{Dim: dim, Radius: 3, Eps0: 2})).Facts().MSE; math.Abs(got/want-1) > 1e-12 {
 			t.Errorf("d = %d: error %v, want %v", dim, got, want)
 		}
 	}

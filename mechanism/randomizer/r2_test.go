@@ -11,7 +11,7 @@ import (
 func TestR2Formulas(t *testing.T) {
 	for _, dim := range []int{1, 2, 3, 10, 500, 4420, 1_000_000} {
 		for _, eps0 := range []float64{.01, 1, 2, 6, 20, 49.9} {
-			m := as[*privUnit](newR2(Config{dim, 3, eps0, 0}))
+			m := as[*privUnit](newR2(Config{Dim: dim, Radius: 3, Eps0: eps0}))
 			up, _ := math.Lgamma(float64(dim) / 2)
 			low, _ := math.Lgamma(float64(dim+1) / 2)
 			mean := math.Exp(up-low) / math.Sqrt(math.Pi) * math.Tanh(eps0/2)
@@ -26,7 +26,7 @@ func TestR2Formulas(t *testing.T) {
 			if got := m.Event().Eps0; got < eps0+privUnitSlack(dim) || got > eps0+1.001*privUnitSlack(dim)+1e-13*eps0 {
 				t.Errorf("d = %d, eps0 = %v: promises %v, slack is %v", dim, eps0, got, privUnitSlack(dim))
 			}
-			if p := must(newPrivUnit(Config{dim, 3, eps0, 0})); p.Facts().MSE > m.Facts().MSE*(1+1e-12) {
+			if p := must(newPrivUnit(Config{Dim: dim, Radius: 3, Eps0: eps0})); p.Facts().MSE > m.Facts().MSE*(1+1e-12) {
 				t.Errorf("d = %d, eps0 = %v: PrivUnit's error %v is above %v", dim, eps0, p.Facts().MSE, m.Facts().MSE)
 			}
 			if want := 1 / (1 + math.Exp(eps0)); math.Abs(m.rare/want-1) > 1e-14 || m.rareCap {
@@ -46,7 +46,7 @@ func TestR2HeightLaw(t *testing.T) {
 		dim  int
 		eps0 float64
 	}{{2, 1}, {3, 2}, {40, .5}, {128, 3}, {4420, 2}} {
-		m := as[*privUnit](newR2(Config{c.dim, 1, c.eps0, 0}))
+		m := as[*privUnit](newR2(Config{Dim: c.dim, Radius: 1, Eps0: c.eps0}))
 		edges, probs := m.edges(10)
 		counts := make([]int64, 20)
 		src := source(64, uint64(i))

@@ -20,8 +20,11 @@
 //	rinf        |x_i| ≤ a             a²d²/(m·tanh²(ε₀/2m))             m(⌈log₂d⌉+1) bits
 //	r1          ‖x‖₁ ≤ a              a²d/(m·tanh²(ε₀/2m))              m(⌈log₂d⌉+1) bits
 //	r2          ‖x‖₂ ≤ C              C²(π/2)d/tanh²(ε₀/2)              18d bits
-//	privunit    ‖x‖₂ ≤ C              C²d·v(ε₀)                         18d bits
+//	privunit    ‖x‖₂ ≤ C              C²d·v(ε₀)                         18d bits, or 128
+//	stepunit    ‖x‖₂ ≤ C              C²d·v                             18d bits, or 128
 //	laplace     ‖x‖₁ ≤ C              8d(C/ε₀)²                         25d bits at ε₀ = 2
+//
+// privunit and stepunit can report 16 bytes whatever the dimension, see [Keyed].
 //
 // None of them relies on a shuffler. Without one each report is ε₀-differentially
 // private as it stands, against everybody including the coordinator, and T reports of a
@@ -114,6 +117,9 @@ func (c Config) check(bits bool) error {
 	}
 	if c.Bits != 0 && !bits {
 		return fmt.Errorf("randomizer: %d coordinates or bits given to a randomizer that takes none", c.Bits)
+	}
+	if c.Encoding != "" || c.Steps != 0 || len(c.Edges) != 0 {
+		return fmt.Errorf("randomizer: encoding %q, %d steps and edges %v given to a randomizer that takes none", c.Encoding, c.Steps, c.Edges)
 	}
 	return checkEps0(c.Eps0)
 }

@@ -54,7 +54,7 @@ func TestBitRatioIsExact(t *testing.T) {
 func TestRRSplitsEps0Safely(t *testing.T) {
 	for dim := 1; dim < 300; dim++ {
 		for _, eps0 := range []float64{.1, 1, math.Pi, 49.99} {
-			m := as[*rr](newRR(Config{dim, 1, eps0, 0}))
+			m := as[*rr](newRR(Config{Dim: dim, Radius: 1, Eps0: eps0}))
 			// float64(dim)·each rounded towards −∞ is checked by the remainder
 			// of a fused multiply-add, which is exact in sign.
 			if math.FMA(float64(dim), m.each, -eps0) > 0 {
@@ -117,14 +117,14 @@ func TestExactRandomizersHaveNoSlack(t *testing.T) {
 		m    Randomizer
 		want dp.Report
 	}{
-		{must(newRR(Config{1, 1, 1.25, 0})), dp.Report{Class: dp.BinaryRR, Eps0: 1.25}},
-		{must(newRR(Config{2, 1, 1.25, 0})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
-		{must(newRR(Config{3, 1, 1.25, 0})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
-		{must(newRInf(Config{1, 1, 1.25, 0})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
-		{must(newRInf(Config{9, 1, 1.25, 0})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
-		{must(newRInf(Config{9, 1, 1.25, 7})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
-		{must(newR1(Config{9, 1, 1.25, 7})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
-		{must(newLaplace(Config{9, 1, 1.25, 0})), dp.Report{Class: dp.LaplaceL1, Eps0: 1.25}},
+		{must(newRR(Config{Dim: 1, Radius: 1, Eps0: 1.25})), dp.Report{Class: dp.BinaryRR, Eps0: 1.25}},
+		{must(newRR(Config{Dim: 2, Radius: 1, Eps0: 1.25})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
+		{must(newRR(Config{Dim: 3, Radius: 1, Eps0: 1.25})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
+		{must(newRInf(Config{Dim: 1, Radius: 1, Eps0: 1.25})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
+		{must(newRInf(Config{Dim: 9, Radius: 1, Eps0: 1.25})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
+		{must(newRInf(Config{Dim: 9, Radius: 1, Eps0: 1.25, Bits: 7})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
+		{must(newR1(Config{Dim: 9, Radius: 1, Eps0: 1.25, Bits: 7})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
+		{must(newLaplace(Config{Dim: 9, Radius: 1, Eps0: 1.25})), dp.Report{Class: dp.LaplaceL1, Eps0: 1.25}},
 		{must(newKRR(Config{Dim: 2, Eps0: 1.25})), dp.Report{Class: dp.BinaryRR, Eps0: 1.25}},
 		{must(newKRR(Config{Dim: 9, Eps0: 1.25})), dp.Report{Class: dp.KRR, Eps0: 1.25, Symbols: 9}},
 	} {
@@ -139,23 +139,23 @@ func TestBits(t *testing.T) {
 		m    Mechanism
 		want int
 	}{
-		{must(newRInf(Config{1, 1, 1, 0})), 1},
-		{must(newRInf(Config{2, 1, 1, 0})), 2},
-		{must(newRInf(Config{1024, 1, 1, 0})), 11},
-		{must(newRInf(Config{1025, 1, 1, 0})), 12},
-		{must(newRInf(Config{1025, 1, 6, 3})), 36},
-		{must(newR1(Config{1, 1, 1, 0})), 1},
-		{must(newR1(Config{1024, 1, 1, 0})), 11},
-		{must(newR1(Config{1025, 1, 6, 3})), 36},
+		{must(newRInf(Config{Dim: 1, Radius: 1, Eps0: 1})), 1},
+		{must(newRInf(Config{Dim: 2, Radius: 1, Eps0: 1})), 2},
+		{must(newRInf(Config{Dim: 1024, Radius: 1, Eps0: 1})), 11},
+		{must(newRInf(Config{Dim: 1025, Radius: 1, Eps0: 1})), 12},
+		{must(newRInf(Config{Dim: 1025, Radius: 1, Eps0: 6, Bits: 3})), 36},
+		{must(newR1(Config{Dim: 1, Radius: 1, Eps0: 1})), 1},
+		{must(newR1(Config{Dim: 1024, Radius: 1, Eps0: 1})), 11},
+		{must(newR1(Config{Dim: 1025, Radius: 1, Eps0: 6, Bits: 3})), 36},
 		{must(newKRR(Config{Dim: 2, Eps0: 1})), 1},
 		{must(newKRR(Config{Dim: 9, Eps0: 1})), 4},
-		{must(newR2(Config{100, 1, 1, 0})), 1800},
-		{must(newLaplace(Config{10, 1, 1, 0})), 10 * 25}, // 2^16 + 127·2^17 and a sign
-		{must(newRR(Config{9, 1, 1, 0})), 9},
-		{must(newPrivUnit(Config{100, 1, 1, 0})), 1800},
+		{must(newR2(Config{Dim: 100, Radius: 1, Eps0: 1})), 1800},
+		{must(newLaplace(Config{Dim: 10, Radius: 1, Eps0: 1})), 10 * 25}, // 2^16 + 127·2^17 and a sign
+		{must(newRR(Config{Dim: 9, Radius: 1, Eps0: 1})), 9},
+		{must(newPrivUnit(Config{Dim: 100, Radius: 1, Eps0: 1})), 1800},
 		{must(NewDiscreteGaussian(DiscreteGaussianConfig{10, 1, 1})), 10 * 23}, // 2^16 + 1 + 40·2^16 and a sign
-		{must(newSignedKRR(Config{1, 1, 1, 0})), 1},
-		{must(newSignedKRR(Config{1025, 1, 1, 0})), 12},
+		{must(newSignedKRR(Config{Dim: 1, Radius: 1, Eps0: 1})), 1},
+		{must(newSignedKRR(Config{Dim: 1025, Radius: 1, Eps0: 1})), 12},
 	} {
 		if got := c.m.Facts().Bits; got != c.want {
 			t.Errorf("%s: %d bits, want %d", label(c.m), got, c.want)
@@ -170,16 +170,16 @@ func TestReportSequences(t *testing.T) {
 		m    Mechanism
 		want string
 	}{
-		{must(newRInf(Config{5, 1, 1, 0})), "[2] [1] [3] [-1] [3] [1] "},
-		{must(newRR(Config{5, 1, 5, 0})), "[] [1 1 1 -1 1] [] [1 -1 -1 -1 -1] [] [1 1 1 -1 1] "},
-		{must(newRInf(Config{5, 1, 6, 3})), "[0 1 4] [1 -1 -1] [1 2 3] [-1 -1 1] [0 1 2] [1 -1 1] "},
-		{must(newR1(Config{5, 1, 1, 0})), "[3] [1] [5] [-1] [5] [1] "},
-		{must(newR1(Config{5, 1, 6, 3})), "[0 1 2] [1 -1 -1] [2 3 4] [-1 -1 1] [1 2 4] [-1 1 1] "},
+		{must(newRInf(Config{Dim: 5, Radius: 1, Eps0: 1})), "[2] [1] [3] [-1] [3] [1] "},
+		{must(newRR(Config{Dim: 5, Radius: 1, Eps0: 5})), "[] [1 1 1 -1 1] [] [1 -1 -1 -1 -1] [] [1 1 1 -1 1] "},
+		{must(newRInf(Config{Dim: 5, Radius: 1, Eps0: 6, Bits: 3})), "[0 1 4] [1 -1 -1] [1 2 3] [-1 -1 1] [0 1 2] [1 -1 1] "},
+		{must(newR1(Config{Dim: 5, Radius: 1, Eps0: 1})), "[3] [1] [5] [-1] [5] [1] "},
+		{must(newR1(Config{Dim: 5, Radius: 1, Eps0: 6, Bits: 3})), "[0 1 2] [1 -1 -1] [2 3 4] [-1 -1 1] [1 2 4] [-1 1 1] "},
 		{must(newKRR(Config{Dim: 5, Eps0: 1})), "[0] [1] [2] [1] [0] [1] "},
-		{must(newSignedKRR(Config{5, 1, 3, 0})), "[1] [-1] [1] [-1] [2] [1] "},
-		{must(newR2(Config{5, 1, 3, 0})), "[] [2663 -18673 17346 -29896 -52377] [] [-3837 -56091 21621 -20767 15283] [] [36099 9174 30973 -12152 -42454] "},
-		{must(newLaplace(Config{5, 1, 3, 0})), "[] [46623 -61292 -3567 -11548 6021] [] [45761 15991 16910 52022 -38439] [] [117786 6713 -15138 -29238 -159814] "},
-		{must(newPrivUnit(Config{5, 1, 3, 0})), "[] [2663 -18673 17346 -29896 -52377] [] [45437 -42558 14971 -11838 -7163] [] [41626 5840 27733 -10664 -40571] "},
+		{must(newSignedKRR(Config{Dim: 5, Radius: 1, Eps0: 3})), "[1] [-1] [1] [-1] [2] [1] "},
+		{must(newR2(Config{Dim: 5, Radius: 1, Eps0: 3})), "[] [2663 -18673 17346 -29896 -52377] [] [-3837 -56091 21621 -20767 15283] [] [36099 9174 30973 -12152 -42454] "},
+		{must(newLaplace(Config{Dim: 5, Radius: 1, Eps0: 3})), "[] [46623 -61292 -3567 -11548 6021] [] [45761 15991 16910 52022 -38439] [] [117786 6713 -15138 -29238 -159814] "},
+		{must(newPrivUnit(Config{Dim: 5, Radius: 1, Eps0: 3})), "[] [2663 -18673 17346 -29896 -52377] [] [45437 -42558 14971 -11838 -7163] [] [41626 5840 27733 -10664 -40571] "},
 		{must(NewDiscreteGaussian(DiscreteGaussianConfig{5, 1, .5})), "[] [47434 -1719 -13171 44175 -72219] [] [98716 -33891 10810 -69997 27174] [] [37936 -17132 16196 19278 -53367] "},
 	} {
 		var got string

@@ -53,7 +53,7 @@ func signedInputs(dim int) [][]float64 {
 func TestSignedKRREnumerated(t *testing.T) {
 	for _, dim := range []int{1, 2, 3, 5} {
 		for _, eps0 := range []float64{0x1p-20, .3, 1, 4, 12} {
-			m := as[*signedKRR](newSignedKRR(Config{dim, 2, eps0, 0}))
+			m := as[*signedKRR](newSignedKRR(Config{Dim: dim, Radius: 2, Eps0: eps0}))
 			var most, worst float64
 			for _, x := range signedInputs(dim) {
 				p := cornerLaw(m, x)
@@ -117,7 +117,7 @@ func TestSignedKRRLaw(t *testing.T) {
 		n /= 8
 	}
 	for _, dim := range []int{1, 2, 4} {
-		m := as[*signedKRR](newSignedKRR(Config{dim, 2, 1.5, 0}))
+		m := as[*signedKRR](newSignedKRR(Config{Dim: dim, Radius: 2, Eps0: 1.5}))
 		for i, wide := range signedInputs(dim) {
 			x := make([]float32, dim)
 			for j, v := range wide {
@@ -142,7 +142,7 @@ func TestSignedKRRAgainstR1(t *testing.T) {
 			eps0   float64
 			better bool
 		}{{1, false}, {edge - .1, false}, {edge + .1, true}, {edge + 4, true}} {
-			signed, r1 := must(newSignedKRR(Config{dim, 1, c.eps0, 0})).Facts().MSE, must(newR1(Config{dim, 1, c.eps0, 1})).Facts().MSE
+			signed, r1 := must(newSignedKRR(Config{Dim: dim, Radius: 1, Eps0: c.eps0})).Facts().MSE, must(newR1(Config{Dim: dim, Radius: 1, Eps0: c.eps0, Bits: 1})).Facts().MSE
 			if (signed < r1) != c.better {
 				t.Errorf("d = %d, eps0 = %v: error %v, of R1 %v", dim, c.eps0, signed, r1)
 			}
@@ -156,7 +156,7 @@ func TestSignedKRREvent(t *testing.T) {
 		2: {Class: dp.KRR, Eps0: 2, Symbols: 4},
 		9: {Class: dp.KRR, Eps0: 2, Symbols: 18},
 	} {
-		m := must(newSignedKRR(Config{dim, 1, 2, 0}))
+		m := must(newSignedKRR(Config{Dim: dim, Radius: 1, Eps0: 2}))
 		if m.Event() != want {
 			t.Errorf("d = %d: %+v, want %+v", dim, m.Event(), want)
 		}
@@ -164,10 +164,10 @@ func TestSignedKRREvent(t *testing.T) {
 			t.Errorf("d = %d: %d bits", dim, m.Facts().Bits)
 		}
 	}
-	if _, err := newSignedKRR(Config{1<<29 + 1, 1, 2, 0}); err == nil {
+	if _, err := newSignedKRR(Config{Dim: 1<<29 + 1, Radius: 1, Eps0: 2}); err == nil {
 		t.Error("accepted more symbols than 2^30")
 	}
-	m := must(newSignedKRR(Config{3, 1, 2, 0}))
+	m := must(newSignedKRR(Config{Dim: 3, Radius: 1, Eps0: 2}))
 	if m.Check(&Report{Index: []uint32{1}, Value: []int32{0}}) == nil {
 		t.Error("accepted a symbol without a sign")
 	}

@@ -13,8 +13,8 @@ func TestBestBits(t *testing.T) {
 		for eps0 := .05; eps0 < 50; eps0 += .13 {
 			best, least := 0, math.Inf(1)
 			for m := 1; m <= dim; m++ {
-				e1 := must(newRInf(Config{dim, 1, eps0, m})).Facts().MSE
-				e2 := must(newR1(Config{dim, 1, eps0, m})).Facts().MSE
+				e1 := must(newRInf(Config{Dim: dim, Radius: 1, Eps0: eps0, Bits: m})).Facts().MSE
+				e2 := must(newR1(Config{Dim: dim, Radius: 1, Eps0: eps0, Bits: m})).Facts().MSE
 				if math.Abs(e1/e2/float64(dim)-1) > 1e-9 {
 					t.Fatalf("d = %d, m = %d: R_inf's error %v is not d times R_1's %v", dim, m, e1, e2)
 				}
@@ -44,13 +44,13 @@ func TestBestBits(t *testing.T) {
 func TestRInfAtItsEnds(t *testing.T) {
 	for _, eps0 := range []float64{.3, 2, 9} {
 		for _, dim := range []int{1, 5} {
-			all, one := as[*rInf](newRInf(Config{dim, 2, eps0, dim})), as[*rr](newRR(Config{dim, 2, eps0, 0}))
+			all, one := as[*rInf](newRInf(Config{Dim: dim, Radius: 2, Eps0: eps0, Bits: dim})), as[*rr](newRR(Config{Dim: dim, Radius: 2, Eps0: eps0}))
 			if all.each != one.each || math.Abs(all.Facts().MSE/one.Facts().MSE-1) > 1e-12 {
 				t.Errorf("d = %d: eps0 %v and error %v, RR has %v and %v", dim, all.each, all.Facts().MSE, one.each, one.Facts().MSE)
 			}
 			e := math.Exp(eps0)
 			want := 4 * float64(dim*dim) * math.Pow((e+1)/(e-1), 2)
-			if got := must(newRInf(Config{dim, 2, eps0, 0})).Facts().MSE; math.Abs(got/want-1) > 1e-12 {
+			if got := must(newRInf(Config{Dim: dim, Radius: 2, Eps0: eps0})).Facts().MSE; math.Abs(got/want-1) > 1e-12 {
 				t.Errorf("d = %d: error %v, want %v", dim, got, want)
 			}
 		}
@@ -102,7 +102,7 @@ func TestRInfTwoCoordinatesLaw(t *testing.T) {
 		n /= 8
 	}
 	const eps0 = 3
-	m := must(newRInf(Config{3, 1, eps0, 2}))
+	m := must(newRInf(Config{Dim: 3, Radius: 1, Eps0: eps0, Bits: 2}))
 	x := []float32{-1, .25, 9}
 	counts, probs := make([]int64, 12), make([]float64, 12)
 	r, src := m.NewReport(), source(62)
@@ -130,17 +130,17 @@ func TestRInfTwoCoordinatesLaw(t *testing.T) {
 
 func TestSparseBitsRefuse(t *testing.T) {
 	for _, m := range []int{-1, 6, 1025} {
-		if _, err := newRInf(Config{5, 1, 1, m}); err == nil {
+		if _, err := newRInf(Config{Dim: 5, Radius: 1, Eps0: 1, Bits: m}); err == nil {
 			t.Errorf("R_inf accepted m = %d of 5", m)
 		}
-		if _, err := newR1(Config{5, 1, 1, m}); err == nil {
+		if _, err := newR1(Config{Dim: 5, Radius: 1, Eps0: 1, Bits: m}); err == nil {
 			t.Errorf("R_1 accepted m = %d of 5", m)
 		}
 	}
-	if _, err := newRInf(Config{5000, 1, 1, 1025}); err == nil {
+	if _, err := newRInf(Config{Dim: 5000, Radius: 1, Eps0: 1, Bits: 1025}); err == nil {
 		t.Error("R_inf accepted m = 1025")
 	}
-	if _, err := newRInf(Config{5, 1, 5e-324, 5}); err == nil {
+	if _, err := newRInf(Config{Dim: 5, Radius: 1, Eps0: 5e-324, Bits: 5}); err == nil {
 		t.Error("R_inf accepted an eps0 that cannot be split")
 	}
 }

@@ -47,9 +47,14 @@ func chiSquare(t *testing.T, name string, counts []int64, probs []float64) {
 		}
 		stat += (float64(c) - e) * (float64(c) - e) / e
 	}
-	if p := mathext.GammaIncRegComp(float64(len(counts)-1)/2, stat/2); p < falseAlarm {
+	if p := chiTail(len(counts)-1, stat); p < falseAlarm {
 		t.Errorf("%s: chi-square %.1f with %d degrees of freedom, p = %.2g", name, stat, len(counts)-1, p)
 	}
+}
+
+// chiTail returns the probability that a chi-square variable exceeds stat.
+func chiTail(degrees int, stat float64) float64 {
+	return mathext.GammaIncRegComp(float64(degrees)/2, stat/2)
 }
 
 func source(path ...uint64) rng.Source { return rng.Replay(20240612, path...) }
@@ -97,6 +102,9 @@ func mechanisms() []Mechanism {
 			must(newR1(Config{Dim: dim, Radius: 2, Eps0: 1.5})),
 			must(newR1(Config{Dim: dim, Radius: 2, Eps0: 6, Bits: min(dim, 3)})),
 			must(newR2(Config{Dim: dim, Radius: 2, Eps0: 2})),
+			must(newStepUnit(Config{Dim: dim, Radius: 2, Eps0: 2.8})),
+			must(newStepUnit(Config{Dim: dim, Radius: 2, Eps0: 2.8, Encoding: Seed})),
+			must(newPrivUnit(Config{Dim: dim, Radius: 2, Eps0: 1, Encoding: Seed})),
 			must(newLaplace(Config{Dim: dim, Radius: 2, Eps0: 3})),
 			must(newSignedKRR(Config{Dim: dim, Radius: 2, Eps0: 1.5})),
 			must(newSignedKRR(Config{Dim: dim, Radius: 2, Eps0: 8})),
@@ -161,6 +169,9 @@ func squaredError(m Mechanism, square float64) float64 {
 
 func label(m Mechanism) string {
 	s := fmt.Sprintf("%s d=%d", m.Facts().Name, m.Facts().Dim)
+	if _, ok := m.(Keyed); ok {
+		s += " seed"
+	}
 	if r, ok := m.(Randomizer); ok {
 		s += fmt.Sprintf(" eps0=%.4g", r.Event().Eps0)
 	}
@@ -415,7 +426,11 @@ func TestCheckRefuses(t *testing.T) {
 		case *DiscreteGaussian:
 			limit = int32(m.limit)
 		}
-		for _, v := range []int32{math.MaxInt32, limit + 1, -limit - 1} {
+		beyond := []int32{math.MaxInt32, limit + 1, -limit - 1}
+		if _, ok := m.(*seeded); ok {
+			beyond = []int32{math.MinInt32} // all others may be honest
+		}
+		for _, v := range beyond {
 			r := good()
 			r.Value[0] = v
 			if m.Check(r) == nil {

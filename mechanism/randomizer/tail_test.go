@@ -90,7 +90,7 @@ func TestCheckBoundsWholeReports(t *testing.T) {
 	for _, dim := range []int{1, 30, 4420} {
 		for _, scale := range []float64{0x1p-10, .3, 1, 30, 0x1p10} {
 			g := must(NewDiscreteGaussian(DiscreteGaussianConfig{dim, 2, scale}))
-			l := as[*laplace](newLaplace(Config{dim, 2, math.Min(50, 2/scale), 0}))
+			l := as[*laplace](newLaplace(Config{Dim: dim, Radius: 2, Eps0: math.Min(50, 2/scale)}))
 			for _, c := range []struct {
 				m           Mechanism
 				limit, each float64
@@ -150,7 +150,7 @@ func TestHonestReportsPass(t *testing.T) {
 		for i, scale := range []float64{0x1p-10, 1, 0x1p10} {
 			for _, m := range []Mechanism{
 				must(NewDiscreteGaussian(DiscreteGaussianConfig{dim, 2, scale})),
-				must(newLaplace(Config{dim, 2, math.Min(50, 2/scale), 0})),
+				must(newLaplace(Config{Dim: dim, Radius: 2, Eps0: math.Min(50, 2/scale)})),
 			} {
 				r, src := m.NewReport(), source(80, uint64(dim), uint64(i))
 				for range 20_000 / dim {

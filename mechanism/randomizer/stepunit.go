@@ -1,0 +1,245 @@
+package randomizer
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/mechanism/sample"
+)
+
+// StepUnit names the ℓ₂ mechanism with J nested caps, for reports that a shuffler hides: at the
+// same noise its reports hide each other better than [PrivUnit]'s, though its ε₀ is larger. The
+// density of a report, with respect to that of pure noise, is proportional to
+//
+//	h(z) = 1 + w·#{j : z > z_j},   w = (E−1)/J,
+//
+// z the score √d⟨v,u⟩ of a vector v on the sphere and u the input's direction. The edges z_j are
+// Config.Edges. With one edge it is PrivUnit with another cap.
+//
+// Inputs are treated as by PrivUnit, and so are the length and the grid of a report with
+// encoding [Values]. Event then has PrivUnit's slack: privunit.md, section 8. A report with
+// encoding [Seed] is described at [Keyed].
+//
+// The estimate is unbiased. With q_j the share of scores above edge j and φ the normal density
+// the mean squared error over C² is about d·v, v = ((1 + wΣq_j)/(wΣφ(z_j)))², largest at x = 0.
+//
+// Source: several steps in place of one are ours. One step is Bhowmick et al., see PrivUnit.
+const StepUnit = "stepunit"
+
+const (
+	// MaxSteps is the largest number of edges.
+	MaxSteps = 16
+	// defaultSteps are within 5 % of the loss of any number at the same noise.
+	defaultSteps = 3
+)
+
+// shape checks the fields that only PrivUnit and StepUnit take. It returns the configuration
+// without Steps and Edges, and the edges.
+func (c Config) shape(name string) (Config, []float64, error) {
+	edges, steps, encoding := c.Edges, c.Steps, c.Encoding
+	c.Edges, c.Steps, c.Encoding = nil, 0, ""
+	if err := c.check(false); err != nil {
+		return c, nil, err
+	}
+	most := MaxSteps
+	if name == PrivUnit {
+		most = 1
+	}
+	switch {
+	case encoding != "" && encoding != Values && encoding != Seed:
+		return c, nil, fmt.Errorf("randomizer: encoding %q must be %s or %s", encoding, Values, Seed)
+	case steps < 0 || steps > most || len(edges) > most:
+		return c, nil, fmt.Errorf("randomizer: %q with %d steps and %d edges: at most %d", name, steps, len(edges), most)
+	case steps != 0 && len(edges) != 0 && steps != len(edges):
+		return c, nil, fmt.Errorf("randomizer: %d steps with %d edges", steps, len(edges))
+	}
+	for i, z := range edges {
+		if !(z >= 0 && z <= 6) || i > 0 && z <= edges[i-1] {
+			return c, nil, fmt.Errorf("randomizer: edges %v must rise from 0 at least to 6 at most", edges)
+		}
+	}
+	c.Encoding = encoding
+	if len(edges) == 0 && steps == 0 {
+		steps = min(defaultSteps, most)
+	}
+	if len(edges) == 0 && (name == StepUnit || encoding == Seed) {
+		edges = BestEdges(name, steps, c.Eps0)
+	}
+	return c, edges, nil
+}
+
+// BestEdges returns the edges that PrivUnit (one) or StepUnit use unless others are given, rounded
+// to a thousandth.
+//
+// PrivUnit's edge has the least error of an ε₀-LDP report: z = E[z·h]/E[h]. StepUnit's make the
+// most of a shuffle: whatever its ε₀, no other law with as many equal steps has as little noise at
+// the same loss of a round, where loss and noise are those of many reports of many dimensions,
+// E[(h(z)−h(−z))²]/E[h] and (E[h]/E[z·h])². They satisfy
+//
+//	z_j = Φ·(w + (2j−1)/S)/(2 + wΣq_i),   Φ = Σφ(z_i),   S = Σ(2i−1)q_i,
+//
+// so they are evenly spaced. (Take the derivatives of ln(loss·noise) + λ·ln(noise) by the edges
+// and by w; that by w gives 2λ = wΣq_i.)
+func BestEdges(name string, steps int, eps0 float64) []float64 {
+	w := math.Expm1(eps0) / float64(steps)
+	z := make([]float64, steps)
+	for j := range z {
+		z[j] = .6 + float64(j)/2
+	}
+	for range 400 {
+		var density, share, weighted, moved float64
+		for j, edge := range z {
+			q := math.Erfc(edge/math.Sqrt2) / 2
+			density += math.Exp(-edge*edge/2) / math.Sqrt(2*math.Pi)
+			share += q
+			weighted += float64(2*j+1) * q
+		}
+		for j := range z {
+			next := density * (w + float64(2*j+1)/weighted) / (2 + w*share)
+			if name == PrivUnit {
+				next = w * density / (1 + w*share)
+			}
+			step := (next - z[j]) / 2
+			z[j] += step
+			moved = math.Max(moved, math.Abs(step))
+		}
+		if moved < 1e-7 {
+			break
+		}
+	}
+	for j := range z {
+		z[j] = math.Round(1000*z[j]) / 1000
+	}
+	return z
+}
+
+func newStepUnit(c Config) (Randomizer, error) {
+	given := len(c.Edges) > 0
+	c, edges, err := c.shape(StepUnit)
+	switch {
+	case err != nil:
+		return nil, err
+	case c.Encoding == Seed:
+		return newSeeded(StepUnit, c, edges)
+	}
+	size := math.Sqrt(float64(c.Dim)) // the largest score
+	if given && edges[len(edges)-1] >= size {
+		return nil, fmt.Errorf("randomizer: edges %v must be below sqrt(dim) = %.4g", edges, size)
+	}
+	if !given { // in few dimensions fewer caps fit
+		edges = slices.DeleteFunc(edges, func(z float64) bool { return z > .9*size })
+		if len(edges) == 0 {
+			edges = []float64{0}
+		}
+	}
+	m := &stepUnit{}
+	for _, z := range edges {
+		m.caps = append(m.caps, newSphereCap(c.Dim, math.Acos(z/size)))
+	}
+	if k := m.caps[len(m.caps)-1]; c.Dim > 1 && !(k.sin > 0 && k.mass > 0) {
+		return nil, fmt.Errorf("randomizer: no cap found for dim = %d, edges = %v", c.Dim, edges)
+	}
+	eps0 := m.mix(c)
+	if err := m.make(StepUnit, c, eps0); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// stepUnit draws v as a mixture: uniform on the sphere, or uniform in one of the caps, each of
+// which adds a step to the density.
+type stepUnit struct {
+	sphere
+	caps []sphereCap // the largest first
+	// rare is the less likely of "uniform on the sphere" and "in a cap"; rareCap says whether it
+	// is the second. first[i] is the probability of cap i if it is none before. All are
+	// float64s, taken as the exact numbers that they are.
+	rare    float64
+	rareCap bool
+	first   []float64
+	// weights are the probabilities that follow: of the sphere, and of each cap.
+	weights []float64
+}
+
+// mix chooses the probabilities, stores them and the mean that follows, and returns the ε₀ of a
+// report with the slack of the arithmetic.
+func (m *stepUnit) mix(c Config) float64 {
+	height := math.Expm1(c.Eps0) / float64(len(m.caps))
+	var steps float64
+	for _, k := range m.caps {
+		steps += height * k.mass
+	}
+	m.rareCap = steps < 1
+	m.rare = math.Min(1, steps) / (1 + steps)
+	whole, left := m.rare, 1-m.rare
+	if m.rareCap {
+		whole, left = left, whole
+	}
+	m.weights = append(m.weights, whole)
+	rest := steps
+	for i, k := range m.caps {
+		part := 1.
+		if i < len(m.caps)-1 {
+			part = math.Min(1, height*k.mass/rest)
+		}
+		m.first = append(m.first, part)
+		m.weights = append(m.weights, left*part)
+		left *= 1 - part
+		rest -= height * k.mass
+	}
+	// The densities as they are after rounding, not as intended.
+	var above float64
+	for i, k := range m.caps {
+		above += m.weights[i+1] / whole * math.Exp(-k.logMass)
+		m.mean += m.weights[i+1] * math.Exp(k.logFirst-k.logMass)
+	}
+	return roundUp(math.Max(math.Log1p(above), c.Eps0) + privUnitSlack(c.Dim))
+}
+
+// Randomize overwrites r with a randomized report of x; see [StepUnit] for inputs outside the
+// domain.
+func (m *stepUnit) Randomize(src rng.Source, x []float32, r *Report) { m.randomize(src, m, x, r) }
+
+// height draws t = ⟨v,u⟩ and √(1−t²). Exact coins choose the part of the mixture, then t comes
+// from the law of a uniform v in it.
+func (m *stepUnit) height(src rng.Source) (t, sin float64) {
+	if sample.Bernoulli(src, m.rare) != m.rareCap {
+		if m.facts.Dim == 1 {
+			return float64(int(src.Uint64()>>63)*2 - 1), 0
+		}
+		return uniformHeight(src, m.facts.Dim)
+	}
+	i := 0
+	for i < len(m.caps)-1 && !sample.Bernoulli(src, m.first[i]) {
+		i++
+	}
+	return m.caps[i].uniform(src)
+}
+
+// uniform draws the height of a uniform point of the cap.
+func (c *sphereCap) uniform(src rng.Source) (t, sin float64) {
+	switch {
+	case c.dim == 1:
+		return 1, 0
+	case c.mass < .25:
+		return c.draw(src)
+	}
+	for {
+		if t, sin = uniformHeight(src, c.dim); c.contains(t, sin) {
+			return t, sin
+		}
+	}
+}
+
+// MeanBound is that of [PrivUnit], with the law of the caps.
+func (m *stepUnit) MeanBound(n int64) float64 {
+	d := float64(m.facts.Dim)
+	dense, square := m.weights[0], m.weights[0]/d
+	for i := range m.caps {
+		dense += m.weights[i+1] / m.caps[i].mass
+		square += m.weights[i+1] * m.caps[i].reach() / d
+	}
+	return m.meanBound(n, dense, square)
+}
