@@ -407,7 +407,7 @@ func planSum(ctx context.Context, target float64, q Query, kind vecsum.NoiseKind
 	}
 	// g has the sigma that sums of Gaussian reports need.
 	g, err := q.Gaussian(1)
-	if errors.Is(err, dp.ErrNoBound) { // chance cannot be credited
+	if errors.Is(err, dp.ErrNoBound) { // random participation cannot lower the cost
 		t.Eps = target * (1 - 1e-8)
 		return vecsum.Tight(t)
 	}

@@ -11,8 +11,9 @@ var packages = []string{"account", "aggregator", "amplify", "audit", "batch", "c
 	"monotone", "operate", "optimize", "picture", "plan", "pld", "prio3", "randomizer", "rdp", "report", "rng", "safetensors", "sample",
 	"schedule", "shuffler", "simulate", "solve", "store", "tail", "train", "vecsum", "wire"}
 
-// computing are those of packages that only compute and belong to no role or configuration.
-// Their names tell a reader nothing, so plainly removes them from the middle of an error too.
+// computing are the names of the packages that only compute and belong to no role or
+// configuration. Their names tell a reader nothing, so plainly removes them from the middle of
+// an error too.
 var computing = []string{"account", "amplify", "dataset", "dp", "feature", "gdp", "literature", "mechanism", "optimize", "pld", "randomizer", "rdp", "rng", "safetensors", "sample",
 	"schedule", "simulate", "tail", "vecsum", "wire"}
 

@@ -32,8 +32,9 @@ type Ledger interface {
 // Nothing was charged for it.
 var ErrBatch = errors.New("coordinator: not a batch of the announced round")
 
-// Config describes a task. All fields are required, except Sample, Gamma and Blocks, each of
-// which belongs to one Participation, Messages, and Report if the ledger is ledger.Unprotected.
+// Config describes a task. Sample, Gamma and Blocks are required by one Participation each.
+// Messages, Colluders and Honest are optional, and so is Report if the ledger is
+// ledger.Unprotected. All other fields are required.
 type Config struct {
 	Task          [32]byte
 	Optimizer     *optimize.Optimizer
@@ -48,17 +49,17 @@ type Config struct {
 	Blocks        schedule.Blocks // for dp.Once: each client once in every epoch
 	MinReports    int64           // the fewest clients of a round
 	// Messages is the number of messages that each client sends in a round, at most
-	// wire.MaxMessages; 0 means one. A round is then charged so often as a round of all its
-	// clients, without credit for the choice of participants (messages.md).
+	// wire.MaxMessages; 0 means one. With more than one a round is charged as that many rounds
+	// of all its clients: the random choice of participants then lowers no cost (messages.md).
 	Messages int64
 	Clip     float64
 	// Colluders is the number of a round's reports that are assumed to be from clients that
-	// collude with an observer; they hide nobody. A round is then charged as a round of all
-	// its other reports, without credit for the choice of participants.
+	// collude with an observer; they hide nobody. A round is then charged as a round of all its
+	// other reports: the random choice of participants then lowers no cost.
 	Colluders int64
-	// Honest is the share of a vector sum's reports whose noise is relied on in every round;
-	// 0 means 1. The other clients choose freely when they take part, so chance is credited
-	// among Honest·Population clients only.
+	// Honest is the share of a vector sum's reports whose noise is relied on in every round; 0
+	// means 1. The other clients choose freely when they take part, so the charge counts on a
+	// random choice among Honest·Population clients only.
 	Honest float64
 }
 

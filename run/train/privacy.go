@@ -99,7 +99,7 @@ func (c PrivacyConfig) queries() ([]planned, error) {
 	sum := q
 	sum.Sum = vecsum.Params{Users: c.Population, MinUsers: c.NMin, Honest: c.Honest}
 	worst, err := sum.Gaussian(1)
-	if errors.Is(err, dp.ErrNoBound) { // all clients of a round may be honest, so chance earns no credit
+	if errors.Is(err, dp.ErrNoBound) { // all clients of a round may be honest, so random participation cannot lower the cost
 		worst, err = q, nil
 		worst.Participation, worst.Population, worst.Reports, worst.Dropout, worst.Sigma = dp.All, c.NMin, 0, 0, 1
 	}

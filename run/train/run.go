@@ -212,7 +212,7 @@ func (r *Run) build() error {
 
 // Planned returns the proved bound on the cost of all rounds if as many clients take part as
 // the task expects; ε is +Inf without privacy. Void rounds of a task over a network are
-// announced again, which costs more if chance is credited.
+// announced again, which costs more if the charge counts on random participation.
 func (t *Setup) Planned(ctx context.Context) (dp.Bound, error) {
 	if t.Wire.Rounds == 0 { // a simulation
 		return t.Config.cost(ctx, asAsked)

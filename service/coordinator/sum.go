@@ -203,8 +203,8 @@ func (r *runner) patiently(ctx context.Context, ask func() error) error {
 }
 
 // honest is the fraction of clients whose noise the charge of a vector sum relies on; 1 if the
-// task sets none. The other clients may choose when they take part, so the charge credits
-// random participation among these only.
+// task sets none. The other clients may choose when they take part, so the charge counts on
+// random participation of these only.
 func (r *runner) honest() float64 {
 	if r.sum == nil || r.sum.Params.Honest == 0 {
 		return 1
