@@ -99,7 +99,7 @@ func (c *checkFlag) run(cmd *cobra.Command, role, config string) error {
 	if err != nil {
 		return operateError(err)
 	}
-	var wrong, away bool // the configuration's fault, and a peer or a store that did not answer
+	var wrong, away bool // whether the configuration is at fault, and whether a peer or a store did not answer
 	for _, f := range found {
 		wrong = wrong || f.Error != "" && !f.Unreachable
 		away = away || f.Unreachable

@@ -268,9 +268,10 @@ func (c *Coordinator) event(k int64) (dp.Round, error) {
 		e.Population = int64(h * float64(e.Population))
 	}
 	if c.config.Messages > 1 || k > e.Population {
-		// Chance is not credited. The messages of a client come or stay away together, so a
-		// subsampled round for each would be too little (messages.md). And dishonest clients may
-		// choose to take part in exactly those rounds in which a certain client does.
+		// The random choice of participants lowers no cost. The messages of a client come or
+		// stay away together, so charging a subsampled round for each would be too little
+		// (messages.md). And dishonest clients may choose to take part in exactly those rounds
+		// in which a certain client does.
 		e.Participation, e.Population = dp.All, k
 	}
 	if c.config.Colluders > 0 {

@@ -68,10 +68,10 @@ func (r Reader) chunk(ctx context.Context, index int64, digest [32]byte) (wire.C
 }
 
 // Read fetches all chunks, Workers at a time. Worker 0 … Workers−1 calls open for each chunk,
-// in parallel. Then the next function is called for each chunk, one after the other in the
-// batch's order, with open's result and the place of the chunk's first item. At most Workers
-// chunks are held. Either function may be nil. A batch with more or fewer reports than were
-// signed is an error that shows only at the end; the caller must then discard its results.
+// in parallel. It calls then for each chunk, one after the other in the batch's order, with
+// open's result and the place of the chunk's first item. At most Workers chunks are held.
+// Either function may be nil. A batch with more or fewer reports than were signed is an error
+// that shows only at the end; the caller must then discard its results.
 func Read[T any](ctx context.Context, r Reader, open func(worker int, c wire.Chunk) (T, error), then func(place int64, c wire.Chunk, opened T) error) error {
 	digests, err := r.digests(ctx)
 	if err != nil {
