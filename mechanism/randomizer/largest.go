@@ -61,8 +61,8 @@ func (m *sphere) meanBound(n int64, dense, square float64) float64 {
 	return math.Min(any, stretch*m.radius+across+along+rounding)
 }
 
-// longestSeed is the x of tail.Length for the longest of all 2^128 seeds' vectors: none of so many
-// random vectors is longer, but for a chance of e^−20.
+// longestSeed is the argument x of tail.Length that bounds the vectors of all 2^128 seeds at
+// once: with probability 1 − e^−20 none of so many random vectors is longer.
 const longestSeed = 128*math.Ln2 + 20
 
 // MeanBound uses that the values of a report are normal across the input, and that their score

@@ -90,10 +90,10 @@ func newSeeded(name string, c Config, edges []float64) (Randomizer, error) {
 	return m, nil
 }
 
-// unequal returns what it adds to ε₀ that the shares above the edges differ between inputs, by a
-// factor of 1±eta at most: ln(M⁺/M⁻) for the largest and smallest E[h], M± = 1 ± eta times the
-// steps' part. It is rounded up to a multiple of 2^−44, so that computers whose functions differ
-// in a last bit promise the same.
+// unequal returns the addition to ε₀ for shares above the edges that differ between inputs, by a
+// factor of 1±eta at most. It is ln(M⁺/M⁻) for the largest and smallest E[h], M± = 1 ± eta times
+// the steps' part. It is rounded up to a multiple of 2^−44, so that computers whose functions
+// differ in a last bit promise the same.
 func unequal(weight, eta float64) float64 {
 	least := 1 + (weight-1)*(1-eta)
 	most := 2 * (weight - 1) * eta / least

@@ -15,8 +15,8 @@ import (
 //
 //	h(z) = 1 + w·#{j : z > z_j},   w = (E−1)/J,
 //
-// z the score √d⟨v,u⟩ of a vector v on the sphere and u the input's direction. The edges z_j are
-// Config.Edges. With one edge it is PrivUnit with another cap.
+// where z is the score √d⟨v,u⟩ of a vector v on the sphere, and u is the input's direction. The
+// edges z_j are Config.Edges. With one edge it is PrivUnit with another cap.
 //
 // Inputs are treated as by PrivUnit, and so are the length and the grid of a report with
 // encoding [Values]. Event then has PrivUnit's slack: privunit.md, section 8. A report with
@@ -31,7 +31,8 @@ const StepUnit = "stepunit"
 const (
 	// MaxSteps is the largest number of edges.
 	MaxSteps = 16
-	// defaultSteps are within 5 % of the loss of any number at the same noise.
+	// With defaultSteps steps the loss is within 5 % of the least that any number of steps
+	// reaches at the same noise.
 	defaultSteps = 3
 )
 
@@ -154,8 +155,8 @@ type stepUnit struct {
 	sphere
 	caps []sphereCap // the largest first
 	// rare is the less likely of "uniform on the sphere" and "in a cap"; rareCap says whether it
-	// is the second. first[i] is the probability of cap i if it is none before. All are
-	// float64s, taken as the exact numbers that they are.
+	// is the second. first[i] is the probability of cap i, given that it is none of the caps
+	// before. All are float64s, taken as the exact numbers that they are.
 	rare    float64
 	rareCap bool
 	first   []float64

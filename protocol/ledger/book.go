@@ -133,8 +133,8 @@ func (b *Book) apply(e wire.Entry) error {
 	return nil
 }
 
-// affords returns nil if the task's next round could be charged like an entry now, otherwise an
-// error that says why it could not. It charges nothing.
+// affords returns nil if the task's next round could be charged now with the event and times of
+// an entry, otherwise an error that says why it could not. It charges nothing.
 func (b *Book) affords(task [32]byte, e Entry) error {
 	round := int64(1)
 	if a := b.tasks[task]; a != nil && len(a.entries) > 0 {

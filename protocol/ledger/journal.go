@@ -249,8 +249,8 @@ func (l *TaskLedger) Charge(ctx context.Context, c Charge) error {
 	return l.journal.Charge(ctx, c)
 }
 
-// Affords returns nil if the next round could be charged like an entry, otherwise an error that
-// says why it could not.
+// Affords returns nil if the next round could be charged with the event and times of an entry,
+// otherwise an error that says why it could not.
 func (l *TaskLedger) Affords(e Entry) (err error) {
 	l.journal.View(func(b *Book) { err = b.affords(l.task, e) })
 	return err

@@ -59,7 +59,7 @@ type Entry struct {
 // Charged returns what the entry charges.
 func (e Entry) Charged() dp.Repeat { return dp.Repeat{Event: e.Event, Times: max(1, e.Times)} }
 
-// check returns an error unless the event can be charged so often.
+// check returns an error unless the event can be charged as often as Times says.
 func (e Entry) check() error {
 	if e.Times < 0 || e.Times == 1 {
 		return fmt.Errorf("ledger: times = %d must be 0, for once, or at least 2", e.Times)

@@ -50,7 +50,7 @@ type Report struct {
 	ID           ID
 	Session      int64 // end of the session whose key makes the MAC
 	MAC          [sha256.Size]byte
-	Part         []byte // sealed to the coordinator: of several messages the parts in their order
+	Part         []byte // sealed to the coordinator; the parts of several messages follow one another
 	Share        []byte // sealed to the aggregator; empty if there is none
 	// Several says that the client sends more than one message. The seal then has version 2.
 	Several bool
