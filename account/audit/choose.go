@@ -37,10 +37,10 @@ func (c choice) hits(t tally, side int) int64 {
 	return n
 }
 
-// best returns the event with the largest guess, judged by counts of n reports
-// of each input for a test of size test. The orders of cells come from
-// st.ranks: by the ratio of the two counts, and for a number also from either
-// end of the line.
+// best returns the event with the largest guess, judged by the counts of n reports of each
+// input. test is the number of reports of each input in the test to come. The orders of cells
+// come from st.ranks: by the ratio of the two counts, and for a number also from either end of
+// the line.
 func (st *study) best(counts tally, n, test int64, alpha float64) choice {
 	found := choice{study: st, bound: math.Inf(-1)}
 	z := math.Sqrt(2 * math.Log(2/alpha))
@@ -85,9 +85,10 @@ func (st *study) best(counts tally, n, test int64, alpha float64) choice {
 	return found
 }
 
-// guess returns the log-ratio that a test scale times as large would show, from counts a and
-// b. As these counts were picked as the best of many, it assumes that they were lucky by two
-// standard errors. It only has to rank events, so Wilson's limits are good enough.
+// guess returns the log-ratio that a test would show, from the counts a and b of a sample. The
+// test is larger than the sample by the factor scale. As these counts were picked as the best
+// of many, it assumes that they were lucky by two standard errors. It only has to rank events,
+// so Wilson's limits are good enough.
 func guess(a, b, scale, z float64) float64 {
 	a, b = (a-2*math.Sqrt(a))*scale, (b+2*math.Sqrt(b)+.5)*scale
 	if a <= 0 {

@@ -167,8 +167,8 @@ func RunSum(ctx context.Context, c SumConfig) (Result, error) {
 	return r, nil
 }
 
-// chooseThreshold returns the most promising event for a test of size test, given sorted
-// projections.
+// chooseThreshold returns the most promising event, given sorted projections, for a test of as
+// many rounds as test says.
 func chooseThreshold(seen [2][]float64, delta float64, test int64, alpha float64) threshold {
 	best := threshold{bound: math.Inf(-1)}
 	n := len(seen[0])

@@ -479,7 +479,7 @@ func (l *gateListener) Accept() (net.Conn, error) {
 type guestConn struct {
 	net.Conn
 	guest *guest
-	read  int // used by the reader only, one at a time
+	read  int // bytes read so far; used by the reader only, of which there is one at a time
 	once  sync.Once
 	ended chan struct{}
 }
