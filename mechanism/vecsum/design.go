@@ -10,8 +10,8 @@ import (
 // Target states what a design must achieve.
 type Target struct {
 	Eps, Delta float64 // required: the guarantee of all rounds together
-	// Mu, if not 0, replaces Eps: it is the Gaussian privacy parameter of one round, up to
-	// Curve.Ratio of discrete Gaussian noise. Delta then bounds the tails.
+	// Mu, if not 0, replaces Eps: it is the Gaussian privacy parameter of one round (for
+	// discrete Gaussian noise without Curve.Ratio). Delta then bounds the tails.
 	Mu float64
 	// Sigma, if not 0, replaces Eps: [Params.Sigma] of the rounds is to be at least Sigma, at Delta.
 	Sigma    float64

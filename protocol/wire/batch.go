@@ -20,8 +20,9 @@ type Ticket struct {
 type Batch struct {
 	Round    int64
 	Messages int64 // of each client; 0 means one
-	// Payloads lists the accepted reports in their permuted order. Of several messages it lists
-	// all clients' first, then all clients' second in an order of their own, and so on.
+	// Payloads lists the accepted reports in their permuted order. If each client sends several
+	// messages, it lists the first messages of all clients, then the second ones in an order of
+	// their own, and so on.
 	Payloads []int64
 }
 

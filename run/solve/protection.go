@@ -169,7 +169,7 @@ type vectorSum struct {
 	stages
 }
 
-// overhead is the share of its variance that rounding may add to the noise.
+// overhead bounds the variance that rounding adds, as a share of the noise's variance.
 const overhead = .05
 
 func (m *vectorSum) noise() optimize.Noise {
