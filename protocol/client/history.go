@@ -44,7 +44,7 @@ func (h *History) Decide(task [32]byte, round int64, announcement [32]byte) *Spe
 	return s
 }
 
-// Charge counts reports of one kind.
+// Charge counts messages of one kind: a report has one, or several.
 func (s *Spent) Charge(r dp.Round, times int64, tail float64) {
 	s.Tail = math.Max(s.Tail, tail)
 	for i := range s.Charges {
@@ -56,18 +56,18 @@ func (s *Spent) Charge(r dp.Round, times int64, tail float64) {
 	s.Charges = append(s.Charges, dp.Repeat{Event: r, Times: times})
 }
 
-// with returns s plus one more report; s does not change.
-func (s *Spent) with(r dp.Round, tail float64) *Spent {
+// with returns s plus so many more messages; s does not change.
+func (s *Spent) with(r dp.Round, times int64, tail float64) *Spent {
 	out := &Spent{}
 	if s != nil {
 		out.Task, out.Tail = s.Task, s.Tail
 		out.Charges = append(out.Charges, s.Charges...)
 	}
-	out.Charge(r, 1, tail)
+	out.Charge(r, times, tail)
 	return out
 }
 
-// local returns the sum of ε₀ over all reports; +Inf if a report has none.
+// local returns the sum of ε₀ over all messages; +Inf if one has none.
 func (s *Spent) local() float64 {
 	var sum float64
 	for _, c := range s.Charges {
@@ -138,7 +138,7 @@ func (t *Terms) Afford(h *History, c *Counter) *Refused {
 	if mine == nil && int64(len(h.Tasks)) >= p.MaxTasks {
 		return Refuse(CauseBudget, "no room for another task (max-tasks: %d)", len(h.Tasks))
 	}
-	next := mine.with(t.Charge, t.Tail)
+	next := mine.with(t.Charge, t.Task.PerClient(), t.Tail)
 	task, err := c.eps(next, delta)
 	if err != nil {
 		return Refuse(CauseBudget, "%v", err)

@@ -20,8 +20,8 @@ import (
 // with the client's own history, before anything about a round leaves the client. policy.md
 // says what is promised and why it holds.
 type Policy struct {
-	// MaxEps0 is the largest ε₀ of a single report. It is the promise that remains if the
-	// shuffler and the coordinator work together. Required, unless Trusts has only modes in
+	// MaxEps0 is the largest ε₀ of a single report: of several messages the sum of theirs. It is
+	// the promise that remains in a round if the shuffler and the coordinator work together. Required, unless Trusts has only modes in
 	// which sums are seen.
 	MaxEps0 float64
 	// MaxEps is the largest ε of everything that this client ever sends, at Delta, if the
@@ -35,7 +35,7 @@ type Policy struct {
 	Delta float64
 	// MaxTasks is the number of tasks in which this client ever takes part; 0: one.
 	MaxTasks int64
-	// MaxLocalEps is the largest sum of the ε₀ of all reports ever sent, a promise that needs
+	// MaxLocalEps is the largest sum of the ε₀ of all messages ever sent, a promise that needs
 	// no shuffler; 0: no such limit. With a limit, sums whose single reports have no ε₀ are
 	// refused.
 	MaxLocalEps float64
@@ -125,7 +125,7 @@ type Terms struct {
 	Task      wire.Task
 	ID        [32]byte
 	Mechanism randomizer.Randomizer
-	// Charge is the event that a report in any of the task's rounds is counted as; policy.md.
+	// Charge is the event that each message in any of the task's rounds is counted as; policy.md.
 	Charge dp.Round
 	// Tail is what the rounds add to δ in addition to Charge; 0 unless only sums are seen.
 	Tail float64
@@ -159,8 +159,6 @@ func (t *Terms) agree(ctx context.Context) *Refused {
 		return Refuse(CausePolicy, "randomizer %q is not allowed", w.Name)
 	case task.MinReports < p.MinReports:
 		return Refuse(CausePolicy, "n-min = %d is below %d", task.MinReports, p.MinReports)
-	case task.PerClient() > 1:
-		return Refuse(CauseTask, "%d messages in a round", task.PerClient())
 	case w.Dim < 1 || w.Dim > p.MaxModelBytes/4:
 		return Refuse(CausePolicy, "a model of %d parameters is above %d bytes", w.Dim, p.MaxModelBytes)
 	}
@@ -177,6 +175,9 @@ func (t *Terms) agree(ctx context.Context) *Refused {
 	}
 	crowd := task.MinReports - p.Colluders
 	if summed {
+		if task.PerClient() > 1 {
+			return Refuse(CauseTask, "%d messages of each client of a sum", task.PerClient())
+		}
 		if dp.CheckDelta(task.Delta) != nil || task.Rounds < 1 {
 			return Refuse(CauseTask, "delta = %v, %d rounds", task.Delta, task.Rounds)
 		}
@@ -188,8 +189,8 @@ func (t *Terms) agree(ctx context.Context) *Refused {
 		// were void, and may report in all that are announced.
 		announced := max(1, float64(task.LastRound())/float64(task.Rounds))
 		t.Tail = vecsum.TailShare * task.Delta * announced * (1 + 0x1p-49)
-	} else if !(report.Eps0 <= p.MaxEps0) {
-		return Refuse(CausePolicy, "reports with eps0 = %v are above %v", report.Eps0, p.MaxEps0)
+	} else if m := task.PerClient(); !(timesUp(report.Eps0, m) <= p.MaxEps0) {
+		return Refuse(CausePolicy, "reports with eps0 = %v (messages: %d) are above %v", timesUp(report.Eps0, m), m, p.MaxEps0)
 	}
 	t.Charge = dp.Round{Report: report, Trust: task.Trust, Participation: dp.All, Population: crowd, Reports: crowd}
 	if err := t.Charge.Validate(); err != nil {
@@ -206,6 +207,15 @@ func (t *Terms) agree(ctx context.Context) *Refused {
 		return Refuse(CauseMechanism, "%v", err)
 	}
 	return nil
+}
+
+// timesUp returns x·m, rounded up.
+func timesUp(x float64, m int64) float64 {
+	product := x * float64(m)
+	if math.FMA(x, float64(m), -product) > 0 {
+		return math.Nextafter(product, math.Inf(1))
+	}
+	return product
 }
 
 // agreeSum checks that every opened sum contains the noise that the task claims, in spite of

@@ -122,6 +122,16 @@ func (c *Client) Report(src rng.Source, grad []float32, r *randomizer.Report) {
 	}
 }
 
+// Again writes another report, with randomness of its own, of the gradient that Report was
+// called with; grad is as Report left it.
+func (c *Client) Again(src rng.Source, grad []float32, r *randomizer.Report) {
+	if _, sparse := c.config.Mechanism.(randomizer.Sparse); sparse {
+		c.Report(src, grad, r) // it does not change grad
+		return
+	}
+	c.config.Mechanism.Randomize(src, grad, r)
+}
+
 // ReportAt is Report for a gradient given by its coordinates: at returns coordinate j, and is
 // called only for the coordinates that the report is about. It panics if Sparse is 0.
 func (c *Client) ReportAt(src rng.Source, at func(j int) float32, r *randomizer.Report) {

@@ -53,12 +53,12 @@ func CheckOpening(ann wire.Announcement, e wire.Enrolment, last int64, now time.
 		return Refuse(wire.Refused, "the deadline must lie %v to %v ahead", l.MinDuration, l.MaxDuration)
 	case time.UnixMilli(ann.Opens).After(deadline.Add(-l.MinDuration)):
 		return Refuse(wire.Refused, "open for less than %v", l.MinDuration)
-	case ann.PerClient() > 1:
-		return Refuse(wire.Refused, "%d messages of each client", ann.PerClient())
 	case ann.ReportBytes < 1:
 		return Refuse(wire.Malformed, "parts of %d bytes", ann.ReportBytes)
-	case ann.ReportBytes+ann.ShareBytes > l.MaxReport:
-		return Refuse(wire.Refused, "reports of %d bytes, at most %d are taken", ann.ReportBytes+ann.ShareBytes, l.MaxReport)
+	case ann.PartBytes()+ann.ShareBytes > l.MaxReport:
+		return Refuse(wire.Refused, "reports of %d bytes, at most %d are taken", ann.PartBytes()+ann.ShareBytes, l.MaxReport)
+	case ann.PerClient() > 1 && ann.ShareBytes != 0:
+		return Refuse(wire.Malformed, "%d messages of each client, and shares", ann.PerClient())
 	case (ann.ShareBytes == 0) != ann.Aggregator.None():
 		return Refuse(wire.Malformed, "shares of %d bytes without their reader, or the other way round", ann.ShareBytes)
 	}

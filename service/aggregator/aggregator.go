@@ -209,7 +209,7 @@ func (s *Service) check(j *job) error {
 		return no(wire.Malformed, "the task is not a vector sum")
 	case a.Task != wire.Digest(*t):
 		return no(wire.UnknownRound, "the announcement is of another task")
-	case a.Trust != t.Trust || a.Participation != t.Participation || a.MinReports != t.MinReports || a.Round > t.LastRound() ||
+	case a.Trust != t.Trust || a.PerClient() != 1 || t.PerClient() != 1 || a.Participation != t.Participation || a.MinReports != t.MinReports || a.Round > t.LastRound() ||
 		a.Randomizer != m.Facts().Name || a.Sigma != m.Event().Sigma || a.Eps0 != 0 || a.Clip != t.Mechanism.Clip:
 		return no(wire.Malformed, "the announcement is not what the task says")
 	case c.Void:

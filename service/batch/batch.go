@@ -141,8 +141,8 @@ func (s Source) CheckClosed(a *wire.Announcement, signed []byte) (wire.RoundClos
 		return c, nil
 	case c.Reports < a.MinReports || c.Reports > a.Population:
 		return lie("%d reports, must lie between n-min = %d and n = %d", c.Reports, a.MinReports, a.Population)
-	case c.Chunks < 1 || c.Chunks > c.Reports:
-		return lie("%d chunks of %d reports", c.Chunks, c.Reports)
+	case c.Chunks < 1 || c.Chunks > c.Reports*a.PerClient():
+		return lie("%d chunks of %d reports of %d messages", c.Chunks, c.Reports, a.PerClient())
 	case (a.ShareBytes != 0) != (c.Shares != [32]byte{}):
 		return lie("shares of %d bytes with digest %x", a.ShareBytes, c.Shares[:8])
 	}

@@ -16,11 +16,15 @@ type Reader struct {
 	Source       Source
 	Announcement [32]byte
 	Reports      int64
+	Messages     int64    // of each report; 0 means one
 	Chunks       int64    // number of chunks; 0: not known, the shuffler says it and Digest covers it
 	Digest       [32]byte // digest of the parts: RoundClosed.Digest or Shares
 	Size         int64    // size of a sealed part
 	Workers      int      // at least 1
 }
+
+// items returns the number of parts in the batch.
+func (r Reader) items() int64 { return r.Reports * max(1, r.Messages) }
 
 // maxChunk bounds a chunk's items: 64 KiB, or one item.
 func (r Reader) maxChunk() int64 { return max(64<<10, r.Size) }
@@ -29,7 +33,7 @@ func (r Reader) maxChunk() int64 { return max(64<<10, r.Size) }
 func (r Reader) digests(ctx context.Context) ([][32]byte, error) {
 	limit := r.Chunks
 	if limit == 0 {
-		limit = r.Reports
+		limit = r.items()
 	}
 	b, _, err := r.Source.do(ctx, http.MethodGet, roundPath(r.Announcement)+"/chunks", nil, 32*limit)
 	if err != nil {
@@ -70,7 +74,7 @@ func (r Reader) chunk(ctx context.Context, index int64, digest [32]byte) (wire.C
 // Read fetches all chunks, Workers at a time. Worker 0 … Workers−1 calls open for each chunk,
 // in parallel. It calls then for each chunk, one after the other in the batch's order, with
 // open's result and the place of the chunk's first item. At most Workers chunks are held.
-// Either function may be nil. A batch with more or fewer reports than were signed is an error
+// Either function may be nil. A batch with more or fewer parts than were signed is an error
 // that shows only at the end; the caller must then discard its results.
 func Read[T any](ctx context.Context, r Reader, open func(worker int, c wire.Chunk) (T, error), then func(place int64, c wire.Chunk, opened T) error) error {
 	digests, err := r.digests(ctx)
@@ -115,8 +119,8 @@ func Read[T any](ctx context.Context, r Reader, open func(worker int, c wire.Chu
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	if t.place != r.Reports {
-		return fmt.Errorf("%w: %d reports in the chunks, %d were signed", ErrLie, t.place, r.Reports)
+	if t.place != r.items() {
+		return fmt.Errorf("%w: %d parts in the chunks, %d were signed", ErrLie, t.place, r.items())
 	}
 	return nil
 }

@@ -156,6 +156,14 @@ func TestClientsDoNotSpeak(t *testing.T) {
 		"own aggregator":        {pure.CauseKey, sum(func(*wire.Mechanism) {}), announced(func(w *world, a *wire.Announcement) { a.Aggregator = other.Public })},
 		"aggregator for longer": {pure.CauseKey, sum(func(*wire.Mechanism) {}), announced(func(w *world, a *wire.Announcement) { a.Aggregator.Expires++ })},
 		"no aggregator":         {pure.CauseKey, sum(func(*wire.Mechanism) {}), announced(func(w *world, a *wire.Announcement) { a.Aggregator, a.ShareBytes = wire.Key{}, 0 })},
+		"more messages":         {pure.CauseTask, nil, announced(func(w *world, a *wire.Announcement) { a.Messages = 2 })},
+		"fewer messages":        {pure.CauseTask, messages(3), announced(func(w *world, a *wire.Announcement) { a.Messages = 2 })},
+		"one message of two":    {pure.CauseTask, messages(2), announced(func(w *world, a *wire.Announcement) { a.Messages = 0 })},
+		"messages too loud":     {pure.CausePolicy, messages(5), agreed(func(*pure.Policy) {})},
+		"1e9 messages":          {pure.CauseMessage, messages(1e9), agreed(func(*pure.Policy) {})},
+		"1e9 announced":         {pure.CauseMessage, nil, announced(func(w *world, a *wire.Announcement) { a.Messages = 1e9 })},
+		"messages of a sum":     {pure.CauseTask, sum(func(*wire.Mechanism) {}).and(messages(2)), agreed(func(*pure.Policy) {})},
+		"more spent at once":    {pure.CauseBudget, messages(3), agreed(func(p *pure.Policy) { p.MaxLocalEps = 5.9 })},
 		"no data": {pure.CauseSource, nil, func(w *world, c *client.JoinConfig) {
 			w.members[0].Source = client.Func(dim+1, nil)
 			w.publish(w.announcement(1, theta), theta, nil)
@@ -213,6 +221,9 @@ func TestClientsDoNotSpeak(t *testing.T) {
 		})
 	}
 }
+
+// messages asks for several messages of each client.
+func messages(m int64) taskChange { return func(t *wire.Task) { t.Messages = m } }
 
 // and is both changes.
 func (f taskChange) and(g func(*wire.Task)) func(*wire.Task) {

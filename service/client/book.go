@@ -225,9 +225,9 @@ func (b *book) pass(id wire.ID, task [32]byte, round int64, announcement [32]byt
 	return b.record(decision{client: id, task: task, round: round, announcement: announcement})
 }
 
-// charge stores a sealed report, and then its charge. Only when it has returned nil may
+// charge stores a sealed report, and then its charge, so many times. Only when it has returned nil may
 // these bytes be sent, and no others.
-func (b *book) charge(id wire.ID, ann wire.Announcement, announcement [32]byte, r dp.Round, tail float64, sealed []byte) error {
+func (b *book) charge(id wire.ID, ann wire.Announcement, announcement [32]byte, r dp.Round, times int64, tail float64, sealed []byte) error {
 	o, err := b.outbox(announcement, time.UnixMilli(ann.Deadline))
 	if err != nil {
 		return err
@@ -241,7 +241,7 @@ func (b *book) charge(id wire.ID, ann wire.Announcement, announcement [32]byte, 
 		return err
 	}
 	return b.record(decision{client: id, task: ann.Task, round: ann.Round, announcement: announcement,
-		times: 1, sealed: rec.digest, tail: tail, charge: r})
+		times: times, sealed: rec.digest, tail: tail, charge: r})
 }
 
 // hold keeps a round's outbox open until release was called as often as hold.

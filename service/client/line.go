@@ -20,11 +20,11 @@ import (
 // line itself, so that a line that was changed or removed is found. A last line without
 // its newline was never acted upon, and is dropped.
 //
-//	sent CLIENT TASK ROUND ANNOUNCEMENT SEALED TAIL CLASS EPS0 SIGMA SYMBOLS TV TRUST CROWD CHECK
+//	sent CLIENT TASK ROUND ANNOUNCEMENT SEALED TAIL CLASS EPS0 SIGMA SYMBOLS TV TRUST CROWD [messages=M] CHECK
 //	kept CLIENT TASK ROUND ANNOUNCEMENT TIMES TAIL CLASS EPS0 SIGMA SYMBOLS TV TRUST CROWD CHECK
 //	pass CLIENT TASK ROUND ANNOUNCEMENT CHECK
 //
-// A kept line stands for TIMES sent lines of rounds up to ROUND. In each task a client has one
+// A sent report of several messages says how many. A kept line stands for TIMES sent messages of rounds up to ROUND. In each task a client has one
 // kept line for each different charge of its reports.
 const bookHeader = "riffle-client-ledger 1\n"
 
@@ -34,7 +34,7 @@ type decision struct {
 	task         [32]byte
 	round        int64
 	announcement [32]byte
-	times        int64    // number of reports; 0: the coin said no
+	times        int64    // number of messages; 0: the coin said no
 	sealed       [32]byte // digest of the sealed report; zero in a kept line
 	kept         bool
 	tail         float64
@@ -72,6 +72,9 @@ func (d decision) append(dst []byte, before check) ([]byte, check) {
 			dst = fmt.Appendf(dst, " %x", d.sealed)
 		}
 		dst = fmt.Appendf(dst, " %s %s %s %s %d %s %s %d", number(d.tail), r.Report.Class, number(r.Report.Eps0), number(r.Report.Sigma), r.Report.Symbols, number(r.Report.TV), r.Trust, r.Population)
+		if !d.kept && d.times > 1 {
+			dst = fmt.Appendf(dst, " messages=%d", d.times)
+		}
 	}
 	c := before.next(dst[start:])
 	return fmt.Appendf(dst, " %x\n", c), c
@@ -135,6 +138,14 @@ func decodeBook(b []byte) (all []decision, last check, size int, err error) {
 
 func parseLine(line string) (d decision, err error) {
 	f := strings.Split(line, " ")
+	var messages string
+	if len(f) == 16 && f[0] == "sent" {
+		var found bool
+		if messages, found = strings.CutPrefix(f[14], "messages="); !found {
+			return d, fmt.Errorf("%.20q for a number of messages", f[14])
+		}
+		f = append(f[:14], f[15])
+	}
 	switch {
 	case len(f) == 15 && f[0] == "sent":
 		d.times = 1
@@ -176,6 +187,9 @@ func parseLine(line string) (d decision, err error) {
 		d.times = count(f[5])
 	} else {
 		raw(d.sealed[:], f[5])
+		if messages != "" {
+			d.times = count(messages)
+		}
 	}
 	d.tail = float(f[6])
 	r := &d.charge
@@ -189,7 +203,7 @@ func parseLine(line string) (d decision, err error) {
 	case int64(r.Report.Symbols) != symbols:
 		err = fmt.Errorf("%d symbols", symbols)
 	case d.times < 1:
-		err = fmt.Errorf("%d reports", d.times)
+		err = fmt.Errorf("%d messages", d.times)
 	case !(d.tail >= 0 && d.tail < 1) || math.Signbit(d.tail):
 		err = fmt.Errorf("tail %v", d.tail)
 	default:

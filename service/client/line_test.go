@@ -29,6 +29,7 @@ func someDecisions() []decision {
 		{client: b, task: [32]byte{8}, round: 6, announcement: [32]byte{5}, times: 12, kept: true, tail: 1e-8, charge: sum},
 		{client: b, task: [32]byte{8}, round: 6, announcement: [32]byte{5}, times: 1, kept: true, tail: 1e-8, charge: charge},
 		{client: a, task: [32]byte{9}, round: 7, announcement: [32]byte{7}, times: 1, sealed: [32]byte{8}, charge: krr},
+		{client: b, task: [32]byte{9}, round: 7, announcement: [32]byte{7}, times: 8, sealed: [32]byte{9}, charge: charge},
 	}
 }
 
@@ -237,7 +238,7 @@ func TestBookTakesManyAtOnce(t *testing.T) {
 				}
 				return
 			}
-			if err := b.charge(id, ann, [32]byte{2}, charge, 0, []byte{byte(i)}); err != nil {
+			if err := b.charge(id, ann, [32]byte{2}, charge, 1, 0, []byte{byte(i)}); err != nil {
 				t.Error(err)
 			}
 		})

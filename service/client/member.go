@@ -144,7 +144,7 @@ func (r *rounds) runMember(ctx context.Context, t sendTime, o announced) (unsent
 		notify(Lost, err)
 		return false, nil
 	}
-	if err := f.book.charge(m.id, ann, digest, r.terms.Charge, r.terms.Tail, sealed); err != nil {
+	if err := f.book.charge(m.id, ann, digest, r.terms.Charge, r.terms.Task.PerClient(), r.terms.Tail, sealed); err != nil {
 		return false, err
 	}
 	if f.beforeSend != nil {
@@ -230,11 +230,11 @@ func (r *rounds) reserve(m *member, ann wire.Announcement, digest [32]byte) *cli
 	if refused := r.terms.Afford(m.history, r.fleet.counter); refused != nil {
 		return refused
 	}
-	m.history.Decide(r.terms.ID, ann.Round, digest).Charge(r.terms.Charge, 1, r.terms.Tail)
+	m.history.Decide(r.terms.ID, ann.Round, digest).Charge(r.terms.Charge, r.terms.Task.PerClient(), r.terms.Tail)
 	return nil
 }
 
-// seal makes the one report of a client in a round.
+// seal makes the one report of a client in a round, with all its messages.
 func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, o announced, s session) ([]byte, error) {
 	ann, digest := o.ann, o.digest
 	select {
@@ -249,20 +249,28 @@ func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, o annou
 	gradient(o.theta, w.grad)
 	src := r.fleet.noise(m.id, ann.Round)
 	r.terms.Reporter.Report(src, w.grad, w.report)
-	part, share, err := mechanism.Contents(src, r.terms.Mechanism, digest, w.report)
-	if err != nil {
-		// A mechanism that does not accept its own report is our bug. The error says
-		// nothing of the data.
-		return nil, errors.New("client: the report cannot be encoded")
-	}
-	report := wire.Report{Announcement: digest, Client: m.id}
+	messages := ann.PerClient()
+	report := wire.Report{Announcement: digest, Client: m.id, Several: messages > 1}
 	rand.Read(report.ID[:])
-	if report.Part, err = envelope.SealPart(ann.Coordinator, envelope.Coordinator, digest, part); err != nil {
-		return nil, err
-	}
-	if len(share) > 0 {
-		if report.Share, err = envelope.SealPart(ann.Aggregator, envelope.Aggregator, digest, share); err != nil {
+	for j := range messages {
+		if j > 0 {
+			r.terms.Reporter.Again(src, w.grad, w.report)
+		}
+		part, share, err := mechanism.Contents(src, r.terms.Mechanism, digest, w.report)
+		if err != nil {
+			// A mechanism that does not accept its own report is our bug. The error says
+			// nothing of the data.
+			return nil, errors.New("client: the report cannot be encoded")
+		}
+		sealed, err := envelope.SealPart(ann.Coordinator, envelope.Coordinator, digest, part)
+		if err != nil {
 			return nil, err
+		}
+		report.Part = append(report.Part, sealed...)
+		if len(share) > 0 { // a sum's client has one message
+			if report.Share, err = envelope.SealPart(ann.Aggregator, envelope.Aggregator, digest, share); err != nil {
+				return nil, err
+			}
 		}
 	}
 	wire.Authenticate(&report, s.Session)

@@ -168,7 +168,7 @@ func (w *world) fill(a wire.Announcement) wire.Announcement {
 // announcement is a good one of a round, for tests without a coordinator.
 func (w *world) announcement(round int64, theta []float32) wire.Announcement {
 	a := wire.Announcement{Task: wire.Digest(w.task), Round: round, ModelDigest: sha256.Sum256(encode(theta)), Trust: w.task.Trust,
-		Participation: w.task.Participation, Population: w.enrolment.Clients, MinReports: w.task.MinReports,
+		Participation: w.task.Participation, Population: w.enrolment.Clients, MinReports: w.task.MinReports, Messages: w.task.Messages,
 		Randomizer: w.mechanism.Facts().Name, Eps0: w.mechanism.Event().Eps0, Sigma: w.mechanism.Event().Sigma, Clip: w.task.Mechanism.Clip}
 	switch a.Participation {
 	case dp.Sampled:
@@ -402,13 +402,16 @@ func (w *world) take(rw http.ResponseWriter, body []byte) {
 		rw.WriteHeader(http.StatusNotFound)
 		return
 	}
-	report, err := w.rings[envelope.Shuffler].OpenReport(body, w.open.ReportBytes, w.open.ShareBytes)
+	report, err := w.rings[envelope.Shuffler].OpenReport(body, w.open.PartBytes(), w.open.ShareBytes)
 	if err != nil {
 		w.t.Error(err)
 		rw.WriteHeader(http.StatusBadRequest)
 		return
 	}
 	i, ok := w.at[report.Client]
+	if head.Several != (w.open.PerClient() > 1) {
+		w.t.Errorf("a report of several messages: %t, announced are %d", head.Several, w.open.PerClient())
+	}
 	if s := w.sessions[report.Client]; !ok || report.Session != s.Expires || wire.Authentic(&report, s.Key) != nil {
 		w.t.Error("a report that is not its client's")
 	} else if (head.Pass != nil) == w.old || head.Pass != nil && *head.Pass != s.Key.Pass(w.digest) {

@@ -108,7 +108,7 @@ type Job struct {
 	Evaluate func(params []float32) any
 	// Guard, if not nil, holds back steps that Evaluate finds worse.
 	Guard *Guard
-	// Record, if not nil, is called with each report of a charged round that could be
+	// Record, if not nil, is called with each message of a charged round that could be
 	// opened, in the batch's order; a round that is opened again begins again at place 0.
 	// The report is reused after the call. It is not called for vector sums. If it, or
 	// one of the next two, returns an error, nothing is released and the round is tried
@@ -228,6 +228,9 @@ func (s *Service) checkedRunner(t Job) (*runner, error) {
 		return fail("trust %q with mechanism %q", w.Trust, m.Facts().Name)
 	}
 	if isSum {
+		if w.PerClient() > 1 {
+			return fail("%d messages of each client of a vector sum, which takes one", w.PerClient())
+		}
 		if s.config.Aggregator == nil {
 			return fail("a vector sum needs an aggregator")
 		}

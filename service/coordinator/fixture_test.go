@@ -229,17 +229,31 @@ func client(t testing.TB, crash *stop) *http.Client {
 	return &http.Client{Transport: transport{crash, base}}
 }
 
-// report is what a client reports in a round, in the clear; the same whenever it
+// report is message j, from 0, of a client's report in a round, in the clear; the same whenever it
 // is asked.
-func (w *world) report(round, client int64, model [32]byte) *randomizer.Report {
+func (w *world) report(round, client int64, model [32]byte, j int) *randomizer.Report {
 	r := w.mech.NewReport()
 	x := make([]float32, dim)
 	src := rng.Replay(7, uint64(round), uint64(client), uint64(model[0]))
 	for j := range x {
 		x[j] = float32(int64(src.Uint64()%200)-100) / 300
 	}
-	w.mech.Randomize(src, x, r)
+	for range j + 1 {
+		w.mech.Randomize(src, x, r)
+	}
 	return r
+}
+
+// batched is the batch's order: who sends at a place, and which message. A run of second messages
+// begins with another client than the run of the first.
+func (w *world) batched(a wire.Announcement) (who []int64, message []int) {
+	one := w.who(a)
+	for j := range int(a.PerClient()) {
+		for i := range one {
+			who, message = append(who, one[(i+j)%len(one)]), append(message, j)
+		}
+	}
+	return who, message
 }
 
 // who reports in a round.
@@ -264,8 +278,9 @@ func (w *world) who(a wire.Announcement) []int64 {
 
 func (w *world) fill(a wire.Announcement) (parts, shares [][]byte) {
 	digest := wire.Digest(a)
-	for place, c := range w.who(a) {
-		r := w.report(a.Round, c, a.ModelDigest)
+	who, message := w.batched(a)
+	for place, c := range who {
+		r := w.report(a.Round, c, a.ModelDigest, message[place])
 		var part, share []byte
 		if sum, ok := w.mech.(*mechanism.VectorSum); ok {
 			s, err := sum.Shares(digest)
@@ -405,7 +420,7 @@ func (w *world) expect(skip ...int) ([32]byte, []ledger.Entry) {
 	o, _ := newOptimizer()
 	c := pure.Config{Task: wire.Digest(w.task), Optimizer: o, Mechanism: w.mech, Report: w.config.Report, Ledger: l, Trust: w.task.Trust,
 		Participation: w.task.Participation, Population: w.n, Sample: w.config.Sample, Gamma: w.config.Gamma,
-		MinReports: w.task.MinReports, Clip: 1, Colluders: w.config.Colluders}
+		MinReports: w.task.MinReports, Messages: w.task.Messages, Clip: 1, Colluders: w.config.Colluders}
 	if w.task.Participation == dp.Once {
 		c.Blocks, _ = schedule.NewBlocks(w.n, w.config.BlockSize)
 	}
@@ -433,9 +448,10 @@ func (w *world) expect(skip ...int) ([32]byte, []ledger.Entry) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		for place, client := range who {
+		all, message := w.batched(a)
+		for place, client := range all {
 			if !slices.Contains(skip, place) {
-				tally.Open(w.report(round+1, client, a.ModelDigest))
+				tally.Open(w.report(round+1, client, a.ModelDigest, message[place]))
 			}
 		}
 		if _, _, err := co.End(tally); err != nil {
@@ -458,7 +474,7 @@ func (w *world) check(s wire.Status, skip ...int) {
 	}
 	for i, b := range w.disk.entries {
 		e, err := wire.Decode[wire.Entry](b)
-		if err != nil || e.Round != entries[i].Round || e.Event != entries[i].Event {
+		if err != nil || e.Round != entries[i].Round || e.Event != entries[i].Event || e.Times != entries[i].Times {
 			w.t.Errorf("entry %d is %+v (%v), want %+v", i, e, err, entries[i])
 		}
 	}

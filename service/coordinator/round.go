@@ -351,6 +351,7 @@ func (r *runner) open(ctx context.Context, a *wire.Announcement, c *wire.RoundCl
 	case o.failed == nil && o.accepted == 0:
 		o.failed = noStep(FailedStep, "none of %d reports is valid", c.Reports)
 	}
+	o.accepted /= r.task.PerClient() // counted as reports, not as messages
 	o.short = r.pure.Shortened
 	var evaluation any
 	if o.failed == nil && r.t.Evaluate != nil && r.t.Guard != nil {

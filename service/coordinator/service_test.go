@@ -173,7 +173,7 @@ func TestRecord(t *testing.T) {
 		}
 		order = append(order, place{round, at})
 		a := w.sh.Opened[round-1]
-		want := w.report(round, w.who(a)[at], a.ModelDigest)
+		want := w.report(round, w.who(a)[at], a.ModelDigest, 0)
 		for j, v := range want.Value {
 			if r.Value[j] != v {
 				t.Errorf("round %d, place %d: another report", round, at)

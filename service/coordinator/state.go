@@ -118,7 +118,7 @@ func (r *runner) load(ctx context.Context, n int64) error {
 	c, err := coordinator.New(coordinator.Config{
 		Task: r.id, Optimizer: o, Mechanism: r.mechanism, Report: r.t.Report, Ledger: r.ledger,
 		Trust: r.task.Trust, Participation: r.task.Participation, Population: n, Sample: r.t.Sample,
-		Gamma: r.t.Gamma, Blocks: blocks, MinReports: r.task.MinReports, Clip: r.task.Mechanism.Clip,
+		Gamma: r.t.Gamma, Blocks: blocks, MinReports: r.task.MinReports, Messages: r.task.Messages, Clip: r.task.Mechanism.Clip,
 		Colluders: r.t.Colluders, Honest: r.honest(),
 	})
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 )
 
 func (r *runner) reader(a *wire.Announcement, c *wire.RoundClosed) batch.Reader {
-	return batch.Reader{Source: r.s.config.Shuffler, Announcement: c.Announcement, Reports: c.Reports, Chunks: c.Chunks,
+	return batch.Reader{Source: r.s.config.Shuffler, Announcement: c.Announcement, Reports: c.Reports, Messages: a.PerClient(), Chunks: c.Chunks,
 		Digest: c.Digest, Size: a.ReportBytes, Workers: r.s.config.Workers}
 }
 

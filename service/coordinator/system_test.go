@@ -65,9 +65,9 @@ func openStore(t *testing.T, dir, domain string) *store.Store {
 	return s
 }
 
-func newSystem(t *testing.T, trust dp.Trust, p dp.Participation, round time.Duration) *system {
+func newSystem(t *testing.T, trust dp.Trust, p dp.Participation, round time.Duration, options ...option) *system {
 	t.Helper()
-	s := &system{world: newWorld(t, trust, p), dir: t.TempDir(), seal: ring(t), rounds: map[int64]*opened{}}
+	s := &system{world: newWorld(t, trust, p, options...), dir: t.TempDir(), seal: ring(t), rounds: map[int64]*opened{}}
 	s.config.Round = round
 	operator := signer(t)
 	public := s.key.Public().(ed25519.PublicKey)
@@ -228,8 +228,8 @@ func (s *system) take(a wire.Announcement) {
 				continue
 			}
 		}
-		r := s.report(a.Round, int64(i), a.ModelDigest)
-		out := wire.Report{Announcement: digest, Client: id}
+		r := s.report(a.Round, int64(i), a.ModelDigest, 0)
+		out := wire.Report{Announcement: digest, Client: id, Several: a.PerClient() > 1}
 		rand.Read(out.ID[:])
 		var part, share []byte
 		var err error
@@ -250,8 +250,17 @@ func (s *system) take(a wire.Announcement) {
 		} else if part, err = randomizer.AppendReport(nil, s.mech, r); err != nil {
 			s.t.Fatal(err)
 		}
-		if out.Part, err = envelope.SealPart(a.Coordinator, envelope.Coordinator, digest, part); err != nil {
-			s.t.Fatal(err)
+		for j := range int(a.PerClient()) {
+			if j > 0 {
+				if part, err = randomizer.AppendReport(nil, s.mech, s.report(a.Round, int64(i), a.ModelDigest, j)); err != nil {
+					s.t.Fatal(err)
+				}
+			}
+			sealed, err := envelope.SealPart(a.Coordinator, envelope.Coordinator, digest, part)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			out.Part = append(out.Part, sealed...)
 		}
 		if share != nil {
 			if out.Share, err = envelope.SealPart(a.Aggregator, envelope.Aggregator, digest, share); err != nil {
@@ -304,7 +313,7 @@ func (s *system) again() [32]byte {
 	}
 	o, _ := newOptimizer()
 	c := pure.Config{Task: wire.Digest(s.task), Optimizer: o, Mechanism: s.mech, Report: s.config.Report, Ledger: l, Trust: s.task.Trust,
-		Participation: s.task.Participation, Population: s.n, Sample: s.config.Sample, MinReports: s.task.MinReports, Clip: 1}
+		Participation: s.task.Participation, Population: s.n, Sample: s.config.Sample, MinReports: s.task.MinReports, Messages: s.task.Messages, Clip: 1}
 	if s.task.Participation == dp.Once {
 		c.Blocks, _ = schedule.NewBlocks(s.n, s.config.BlockSize)
 	}
@@ -317,7 +326,7 @@ func (s *system) again() [32]byte {
 		if r == nil {
 			s.t.Fatalf("round %d was not recorded", round)
 		}
-		if err := co.Receive(s.t.Context(), wire.RoundClosed{Round: round, Reports: max(r.n, int64(len(r.reports)))}); err != nil {
+		if err := co.Receive(s.t.Context(), wire.RoundClosed{Round: round, Reports: max(r.n, int64(len(r.reports))/s.task.PerClient())}); err != nil {
 			s.t.Fatal(err)
 		}
 		tally, err := co.NewTally()
@@ -346,10 +355,12 @@ func TestSystem(t *testing.T) {
 		trust dp.Trust
 		p     dp.Participation
 		round time.Duration
+		also  option
 	}{
-		{dp.Shuffle, dp.Sampled, 1500 * time.Millisecond}, // such a round lasts to its deadline
-		{dp.Shuffle, dp.Once, 20 * time.Second},
-		{dp.Distributed, dp.All, 20 * time.Second},
+		{dp.Shuffle, dp.Sampled, 1500 * time.Millisecond, func(*world) {}}, // such a round lasts to its deadline
+		{dp.Shuffle, dp.Once, 20 * time.Second, func(*world) {}},
+		{dp.Shuffle, dp.All, 20 * time.Second, several},
+		{dp.Distributed, dp.All, 20 * time.Second, func(*world) {}},
 	} {
 		if testing.Short() && c.p != dp.All {
 			continue // one is enough
@@ -361,7 +372,7 @@ func TestSystem(t *testing.T) {
 				t.Fatalf("%s %s: clients are late for rounds of %v", c.trust, c.p, c.round)
 			}
 			t.Run(fmt.Sprintf("%s %s %v", c.trust, c.p, c.round), func(t *testing.T) {
-				s := newSystem(t, c.trust, c.p, c.round)
+				s := newSystem(t, c.trust, c.p, c.round, c.also)
 				s.run(t)
 				late = s.late
 			})

@@ -188,7 +188,7 @@ func replay(ctx context.Context, c config.Coordinator, task *train.Setup, id [32
 			return nil, fmt.Errorf("operate: round %d: %w", round, err)
 		}
 		out.Released++
-		out.Reports += accepted
+		out.Reports += accepted / task.Wire.PerClient()
 	}
 	have := budget.Entries()
 	entries = entries[:len(entries)-int(openCharge(entries, rounds))]

@@ -245,19 +245,12 @@ func (s *Service) shuffle(ctx context.Context, name string, ann wire.Announcemen
 	}
 	size := itemSize(ann)
 	most := min(ann.Population, int64(stored)/int64(size)) // at most one report per client; copies are dropped on the way
-	bits := pure.BucketBits(most, int64(size), s.config.Bucket)
 
 	began := time.Now()
 	in := v.blobs(ctx, s.store, streamIn(name), "in", "", cut)
-	bucket := func(int) iter.Seq2[[]byte, error] { return in }
-	if bits > 0 {
-		stream := streamBuckets(name, run)
-		if err := s.scatter(ctx, v, in, stream, size, bits); err != nil {
-			return b, err
-		}
-		bucket = func(i int) iter.Seq2[[]byte, error] {
-			return v.blobs(ctx, s.store, stream, "bucket", strconv.Itoa(i), 0)
-		}
+	items := sorting{s: s, v: v, kind: "bucket", stream: streamBuckets(name, run), size: size}
+	if err := items.scatter(ctx, in, most); err != nil {
+		return b, err
 	}
 	s.metrics.pass1.since(began)
 
@@ -272,19 +265,19 @@ func (s *Service) shuffle(ctx context.Context, name string, ann wire.Announcemen
 		shares = newCut(out, suffixShares, ann.ShareBytes)
 	}
 	split := pure.TagSize + ann.ReportBytes
-	for i := range 1 << bits {
-		dropped, err := pure.Gather(bucket(i), size, s.config.Bucket, func(item []byte) error {
+	if m := ann.PerClient(); m > 1 {
+		err = s.shuffleParts(ctx, items, sorting{s: s, v: v, kind: "parts", stream: streamParts(name, run), size: int(split)}, m, most, &b, parts)
+	} else {
+		b.dropped, err = items.gather(func(item []byte) error {
 			b.reports++
 			if err := parts.Add(item[pure.TagSize:split]); err != nil || ann.ShareBytes == 0 {
 				return err
 			}
 			return shares.Add(item[split:])
 		})
-		if err != nil {
-			return b, err
-		}
-		b.dropped.Duplicates += dropped.Duplicates
-		b.dropped.Second += dropped.Second
+	}
+	if err != nil {
+		return b, err
 	}
 	if b.digest, err = parts.end(wire.Digest(ann), b.reports, suffixPartsDigests); err != nil {
 		return b, err
@@ -300,28 +293,91 @@ func (s *Service) shuffle(ctx context.Context, name string, ann wire.Announcemen
 	return b, err
 }
 
-// newStream makes an empty stream to write to.
-func (s *Service) newStream(ctx context.Context, stream string) (store.Appender, error) {
-	if err := gone(s.store.Delete(ctx, store.Streams, stream)); err != nil {
-		return nil, err
+// shuffleParts orders the parts of reports of m messages, each by a key of its own. It keeps one
+// report of each client, and passes the parts on as items of their own, which it sorts.
+func (s *Service) shuffleParts(ctx context.Context, reports, items sorting, m, most int64, b *batch, out *cut) error {
+	order := pure.NewParts(reports.v.order, m)
+	stopped := errors.New("stopped")
+	split := func(yield func([]byte, error) bool) {
+		var err error
+		b.reports = 0
+		b.dropped, err = reports.gather(func(item []byte) error {
+			b.reports++
+			if !order.Split(item, func(part []byte) bool { return yield(part, nil) }) {
+				return stopped
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, stopped) {
+			yield(nil, err)
+		}
 	}
-	return s.store.CreateStream(ctx, stream)
+	if err := items.scatter(ctx, split, m*most); err != nil {
+		return err
+	}
+	lost, err := items.gather(func(item []byte) error { return out.Add(item[pure.TagSize:]) })
+	if err == nil && lost != (pure.Dropped{}) {
+		err = errors.New("shuffler: parts of two clients have one tag")
+	}
+	return err
 }
 
-// scatter runs pass 1 into a stream.
-func (s *Service) scatter(ctx context.Context, v *vault, in iter.Seq2[[]byte, error], stream string, size, bits int) error {
-	to, err := s.newStream(ctx, stream)
+// sorting sorts items by their tags, in memory or by way of a stream of buckets.
+type sorting struct {
+	s      *Service
+	v      *vault
+	kind   string // of the stream's blobs
+	stream string
+	size   int // bytes of an item
+
+	ctx  context.Context
+	in   iter.Seq2[[]byte, error]
+	bits int
+}
+
+// scatter takes the items, of which at most n will be kept. It is pass 1.
+func (o *sorting) scatter(ctx context.Context, in iter.Seq2[[]byte, error], n int64) error {
+	o.ctx, o.in, o.bits = ctx, in, pure.BucketBits(n, int64(o.size), o.s.config.Bucket)
+	if o.bits == 0 {
+		return nil
+	}
+	to, err := o.s.newStream(ctx, o.stream)
 	if err != nil {
 		return err
 	}
-	w := &writer{ctx: ctx, v: v, kind: "bucket", to: to}
-	err = pure.Scatter(in, size, bits, store.MaxBlock, func(bucket int, items []byte) error {
+	w := &writer{ctx: ctx, v: o.v, kind: o.kind, to: to}
+	err = pure.Scatter(in, o.size, o.bits, store.MaxBlock, func(bucket int, items []byte) error {
 		return w.put(strconv.Itoa(bucket), items)
 	})
 	if err != nil {
 		return err
 	}
 	return to.Flush(ctx)
+}
+
+// gather yields one item of each client in order. It is pass 2.
+func (o *sorting) gather(yield func(item []byte) error) (dropped pure.Dropped, err error) {
+	for i := range 1 << o.bits {
+		bucket := o.in
+		if o.bits > 0 {
+			bucket = o.v.blobs(o.ctx, o.s.store, o.stream, o.kind, strconv.Itoa(i), 0)
+		}
+		d, err := pure.Gather(bucket, o.size, o.s.config.Bucket, yield)
+		if err != nil {
+			return dropped, err
+		}
+		dropped.Duplicates += d.Duplicates
+		dropped.Second += d.Second
+	}
+	return dropped, nil
+}
+
+// newStream makes an empty stream to write to.
+func (s *Service) newStream(ctx context.Context, stream string) (store.Appender, error) {
+	if err := gone(s.store.Delete(ctx, store.Streams, stream)); err != nil {
+		return nil, err
+	}
+	return s.store.CreateStream(ctx, stream)
 }
 
 // writer writes blobs to a stream.

@@ -225,6 +225,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 		"released":  {5, false, func(*wire.Announcement) {}},
 		"void":      {1, false, func(*wire.Announcement) {}},
 		"once":      {5, false, func(a *wire.Announcement) { a.Participation, a.PerEpoch = dp.Once, 1 }},
+		"messages":  {4, false, func(a *wire.Announcement) { a.Messages = 3 }},
 		"abandoned": {5, true, func(*wire.Announcement) {}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,6 +3,7 @@ package shuffler
 import (
 	"bytes"
 	"context"
+	"crypto/cipher"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/hex"
@@ -210,6 +211,15 @@ func content(i int, id byte) []byte {
 	return fmt.Appendf(nil, "client %05d id %03d   ", i, id)[:partContent]
 }
 
+// message is message j, from 0, of client i.
+func message(i int, id byte, j int) []byte {
+	b := content(i, id)
+	if j > 0 {
+		b[partContent-1] = byte(j)
+	}
+	return b
+}
+
 func reportID(i int, id byte) wire.ID {
 	return wire.ID{byte(i), byte(i >> 8), byte(i >> 16), id, 1}
 }
@@ -265,10 +275,10 @@ func (w *world) ask(ann wire.Announcement, i int, s wire.Session, change ...func
 
 func (w *world) unsealed(ann wire.Announcement, i int, id byte) *wire.Report {
 	w.t.Helper()
-	r := &wire.Report{Announcement: wire.Digest(ann), Client: wire.ClientID(public(w.clients[i])), ID: reportID(i, id)}
+	r := &wire.Report{Announcement: wire.Digest(ann), Client: wire.ClientID(public(w.clients[i])), ID: reportID(i, id), Several: ann.PerClient() > 1}
 	var err error
-	if r.Part, err = envelope.SealPart(ann.Coordinator, envelope.Coordinator, wire.Digest(ann), content(i, id)); err != nil {
-		w.t.Fatal(err)
+	for j := range int(ann.PerClient()) {
+		r.Part = append(r.Part, w.part(ann, message(i, id, j))...)
 	}
 	if ann.ShareBytes > 0 {
 		plain := make([]byte, ann.ShareBytes-ann.ReportBytes+partContent)
@@ -278,6 +288,16 @@ func (w *world) unsealed(ann wire.Announcement, i int, id byte) *wire.Report {
 		}
 	}
 	return r
+}
+
+// part is one sealed message.
+func (w *world) part(ann wire.Announcement, plain []byte) []byte {
+	w.t.Helper()
+	b, err := envelope.SealPart(ann.Coordinator, envelope.Coordinator, wire.Digest(ann), plain)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return b
 }
 
 func (w *world) sealed(r *wire.Report) []byte {
@@ -356,8 +376,8 @@ func (n *node) fetch(peer string, ann wire.Announcement, word wire.RoundClosed) 
 			out = append(out, plain)
 		}
 	}
-	if int64(len(out)) != word.Reports {
-		n.w.t.Fatalf("%d reports fetched, %d in the word", len(out), word.Reports)
+	if int64(len(out)) != word.Reports*ann.PerClient() {
+		n.w.t.Fatalf("%d messages fetched, %d of each of %d clients in the word", len(out), ann.PerClient(), word.Reports)
 	}
 	return out
 }
@@ -366,14 +386,19 @@ func (n *node) fetch(peer string, ann wire.Announcement, word wire.RoundClosed) 
 func (w *world) expected(ann wire.Announcement, reports [][2]int) ([][]byte, pure.Dropped) {
 	w.t.Helper()
 	d := wire.Digest(ann)
-	name := linksName(encodeName(d[:]))
-	w.state.mu.Lock()
-	keys, left := w.state.secrets[name]
-	if !left {
-		keys = w.state.past[name]
+	name := encodeName(d[:])
+	secret := func(name string) []byte {
+		w.state.mu.Lock()
+		defer w.state.mu.Unlock()
+		if key, left := w.state.secrets[name]; left {
+			return key
+		}
+		return w.state.past[name]
 	}
-	w.state.mu.Unlock()
-	r, err := pure.Open(ann, [16]byte(keys[:16]))
+	key := [16]byte(secret(linksName(name))[:16])
+	one := ann
+	one.Messages = 1
+	r, err := pure.Open(one, key)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -390,7 +415,34 @@ func (w *world) expected(ann wire.Announcement, reports [][2]int) ([][]byte, pur
 	for _, at := range b.Payloads {
 		out = append(out, content(reports[at][0], byte(reports[at][1])))
 	}
+	if m := ann.PerClient(); m > 1 {
+		v, err := newVault(secret(name), d)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		out = ordered(pure.NewParts(v.order, m), pure.NewOrder(key), w, b.Payloads, reports)
+	}
 	return out, dropped
+}
+
+// ordered lists all messages of the kept reports, in the order of their tags.
+func ordered(parts pure.Parts, order cipher.Block, w *world, kept []int64, reports [][2]int) (out [][]byte) {
+	var items [][]byte
+	for _, at := range kept {
+		i, id := reports[at][0], byte(reports[at][1])
+		item := pure.Tag(order, nil, wire.ClientID(public(w.clients[i])), reportID(i, id))
+		j := 0
+		parts.Split(item, func(tag []byte) bool {
+			items = append(items, append(slices.Clone(tag), message(i, id, j)...))
+			j++
+			return true
+		})
+	}
+	slices.SortFunc(items, bytes.Compare)
+	for _, item := range items {
+		out = append(out, item[pure.TagSize:])
+	}
+	return out
 }
 
 func rejected(word wire.RoundClosed) map[wire.Reason]int64 {

@@ -2,7 +2,9 @@ package shuffler
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
@@ -23,6 +25,7 @@ const pieceHeader = 16 + 4 + 4
 type vault struct {
 	sealer *sealer
 	digest [32]byte // digest of the announcement
+	order  [16]byte // key of the orders of the parts of reports of several messages
 }
 
 func newVault(key []byte, digest [32]byte) (*vault, error) {
@@ -30,7 +33,10 @@ func newVault(key []byte, digest [32]byte) (*vault, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &vault{s, digest}, nil
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte("riffle/2 order of parts\x00"))
+	mac.Write(digest[:])
+	return &vault{s, digest, [16]byte(mac.Sum(nil))}, nil
 }
 
 // openVault returns the vault of a round, with its key from the store.

@@ -53,6 +53,7 @@ func keyCounts(name string) string { return "counts." + name + "." }
 
 func streamIn(name string) string           { return "in-" + name }
 func streamBuckets(name, run string) string { return "b-" + name + "-" + run }
+func streamParts(name, run string) string   { return streamBuckets(name, run) + "-parts" }
 func streamOut(name, run string) string     { return "o-" + name + "-" + run }
 
 func (s *Service) loadRecord(ctx context.Context, name string) (*record, error) {

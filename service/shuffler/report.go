@@ -167,6 +167,9 @@ func (s *Service) targetRound(ctx context.Context, header []byte, size int64, no
 	if r.closed.Load() || now.After(r.deadline) {
 		return r, errClosed
 	}
+	if several := r.ann.PerClient() > 1; h.Several != several {
+		return r, pure.Refuse(wire.Malformed, "a report of another version than its round's")
+	}
 	want, ok := r.sizes[h.Key]
 	if !ok {
 		return r, pure.Refuse(wire.WrongKey, "")
@@ -192,7 +195,7 @@ func (s *Service) authenticateStranger(ctx context.Context, r *round, body []byt
 // authenticate opens a report and returns the place of its client in the roster.
 func (s *Service) authenticate(ctx context.Context, r *round, body []byte, now time.Time) (report wire.Report, place int, err error) {
 	began := time.Now()
-	report, err = s.config.Keys.OpenReport(body, r.ann.ReportBytes, r.ann.ShareBytes)
+	report, err = s.config.Keys.OpenReport(body, r.ann.PartBytes(), r.ann.ShareBytes)
 	s.metrics.open.since(began)
 	switch {
 	case errors.Is(err, envelope.ErrOpen), errors.Is(err, envelope.ErrKey):

@@ -48,7 +48,7 @@ type round struct {
 	prior int64
 }
 
-func itemSize(ann wire.Announcement) int { return int(pure.TagSize + ann.ReportBytes + ann.ShareBytes) }
+func itemSize(ann wire.Announcement) int { return int(pure.TagSize + ann.PartBytes() + ann.ShareBytes) }
 
 var errUnknown = pure.Refuse(wire.UnknownRound, "")
 
@@ -179,7 +179,7 @@ func (s *Service) newRound(ctx context.Context, digest [32]byte, rec *record) (*
 	}
 	r.sizes = map[[8]byte]int64{}
 	for id, suite := range s.sizes {
-		if r.sizes[id], err = envelope.ReportSize(suite, ann.ReportBytes, ann.ShareBytes); err != nil {
+		if r.sizes[id], err = envelope.ReportSize(suite, ann.PartBytes(), ann.ShareBytes); err != nil {
 			return nil, err
 		}
 	}

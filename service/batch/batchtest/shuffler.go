@@ -26,7 +26,8 @@ type Shuffler struct {
 	Enrolment  wire.Enrolment
 	PerChunk   int // items per chunk; default 3
 	MinReports int64
-	// Fill returns a round's sealed parts and shares, in the batch's order.
+	// Fill returns a round's sealed parts and shares, in the batch's order: of several messages one
+	// run after the other.
 	Fill func(a wire.Announcement) (parts, shares [][]byte)
 	// Word, Digests and Chunk, if not nil, change the answers.
 	Word    func(c *wire.RoundClosed)
@@ -98,7 +99,7 @@ func (s *Shuffler) Open(coordinator ed25519.PublicKey, signed []byte) (status in
 	}
 	r := &round{a: a, closed: wire.RoundClosed{Announcement: digest, Round: a.Round}}
 	parts, shares := s.Fill(a)
-	if k := int64(len(parts)); k < a.MinReports {
+	if k := int64(len(parts)) / a.PerClient(); k < a.MinReports {
 		r.closed.Void = true
 	} else {
 		var digests [][32]byte
