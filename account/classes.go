@@ -2,6 +2,8 @@ package account
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -65,6 +67,17 @@ var classPairs = []clones{
 	{name: "laplace", classes: []dp.Class{dp.LaplaceL1}, needs: "class laplace: noise that is continuous or on a grid of steps up to C·2^−16, on an ℓ1 ball",
 		source: "three-part blanket of Laplace noise, total variation 1 - e^(-eps0/2) (dp/amplify/threepart.md)", calls: "amplify.Laplace",
 		family: func(s shape) (amplify.Family, error) { return amplify.Laplace(s.eps0) }},
+	{name: "cap", classes: []dp.Class{dp.Cap}, needs: "class cap: the laws of all inputs have a part of mass 1 − a(E−1) in common; `privunit` with `--dim`",
+		source: "reports with two densities, such as PrivUnit's (dp/amplify/rising.md), Corollary 1", calls: "amplify.Cap",
+		family: func(s shape) (amplify.Family, error) { return amplify.Cap(s.eps0, s.tv) }},
+	{name: "rising", classes: []dp.Class{dp.Rising}, needs: "class rising: a density that rises in steps with a score, shares above the edges within q(1 ± η); `stepunit` with `--dim`",
+		source: "reports whose density rises with a score (dp/amplify/rising.md), Theorem 2", calls: "amplify.Rising",
+		family: func(s shape) (amplify.Family, error) {
+			if least := math.Log1p(s.steps.Height * float64(s.steps.Count)); s.eps0 < least-1e-9 {
+				return amplify.Family{}, fmt.Errorf("account: eps0 = %v of reports that are only %v-LDP", s.eps0, least)
+			}
+			return amplify.Rising(amplify.Steps{Height: s.steps.Height, Tails: s.steps.Each(), Eta: s.steps.Eta})
+		}},
 }
 
 // clones names a proved dominating pair: that of clones at a rate or, if rate is nil, that of

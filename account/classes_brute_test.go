@@ -9,6 +9,7 @@ import (
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/dp/amplify"
 	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
@@ -18,7 +19,7 @@ func classWorlds(seed uint64, repeats int, visit func(name string, q account.Que
 	r := rand.New(rand.NewPCG(seed, 3))
 	for rep := range repeats {
 		for _, eps0 := range longtest.Pick([]float64{1.5}, []float64{.4, 1.5, 3}) {
-			for _, kind := range []string{"rr2", "krr2", "krr3", "krr4", "tv", "half"} {
+			for _, kind := range []string{"rr2", "krr2", "krr3", "krr4", "tv", "half", "cap", "rising"} {
 				T, n := 1+r.IntN(3), 1+r.IntN(3)
 				E := math.Exp(eps0)
 				report := dp.Report{Class: dp.KRR, Eps0: eps0}
@@ -31,6 +32,10 @@ func classWorlds(seed uint64, repeats int, visit func(name string, q account.Que
 					m = tinyMechanism(r, report.Symbols, eps0)
 				case "tv":
 					report.Class, report.TV, m = dp.Generic, 1/(E+3), tinyMechanism(r, 4, eps0)
+				case "cap": // 5-RR on four of its inputs, whose common part is that of all five
+					report.Class, report.TV, m = dp.Cap, 1/(E+4), tinyMechanism(r, 5, eps0)[:4]
+				case "rising":
+					report, m = tinyRising(eps0)
 				case "half": // half of the time nothing is said
 					report.Class, report.TV = dp.Generic, .5/(E+1)
 					m = tinyMechanism(r, 2, eps0)
@@ -38,7 +43,7 @@ func classWorlds(seed uint64, repeats int, visit func(name string, q account.Que
 						m[x] = append([]float64{.5}, .5*m[x][0], .5*m[x][1])
 					}
 				}
-				q := account.Query{Class: report.Class, Symbols: report.Symbols, TV: report.TV, Eps0: eps0, Population: int64(n), Rounds: int64(T)}
+				q := account.Query{Class: report.Class, Symbols: report.Symbols, TV: report.TV, Steps: report.Steps, Eps0: report.Eps0, Population: int64(n), Rounds: int64(T)}
 				rd := dp.Round{Report: report, Trust: dp.Shuffle, Population: int64(n)}
 				k, gamma := 1+r.IntN(n), .4
 				var weight func(int) float64
@@ -75,6 +80,24 @@ func classWorlds(seed uint64, repeats int, visit func(name string, q account.Que
 			}
 		}
 	}
+}
+
+// tinyRising is Theorem 1's mechanism of rising.md with two steps: the first two
+// inputs are opposite, the third reports from the common part or something useless.
+func tinyRising(eps0 float64) (dp.Report, table) {
+	const q1, q2 = .31, .115
+	steps := dp.NewSteps(math.Expm1(eps0)/2, []float64{q1, q2}, 1e-9)
+	share := []float64{1 - 2*q1, q1 - q2, q1 - q2, q2, q2, 0}
+	common := 1 / (1 + steps.Height*(q1+q2))
+	m := make(table, 3)
+	for v, level := range [][2]float64{{0, 0}, {1, 0}, {0, 1}, {2, 0}, {0, 2}, {0, 0}} {
+		for x := range 2 {
+			m[x] = append(m[x], common*share[v]*(1+steps.Height*level[x]))
+		}
+		m[2] = append(m[2], common*share[v])
+	}
+	m[2][5] = 1 - common
+	return dp.Report{Class: dp.Rising, Eps0: amplify.Steps{Height: steps.Height, Tails: steps.Each(), Eta: steps.Eta}.Eps0(), Steps: steps}, m
 }
 
 // Every proved upper bound holds for exact compositions of its class, as an
@@ -132,7 +155,7 @@ func TestClassesAgainstExactWorlds(t *testing.T) {
 		}
 	})
 	t.Logf("tightest: %v; truth over delta 1 %% below: %v", best, tight)
-	for _, id := range []string{"rr2-pld", "krr-pld", "tv-pld"} {
+	for _, id := range []string{"rr2-pld", "krr-pld", "tv-pld", "cap-pld", "rising-pld"} {
 		if best[id] == 0 {
 			t.Errorf("%s is never the tightest", id)
 		}
@@ -152,6 +175,12 @@ func TestWrongClassIsCaught(t *testing.T) {
 			return q
 		},
 		"a third of the total variation": func(q account.Query) account.Query { q.TV /= 3; return q },
+		"steps above half of the outputs": func(q account.Query) account.Query {
+			for i := range q.Steps.Each() {
+				q.Steps.Shares[i] /= 2
+			}
+			return q
+		},
 		"binary reports as Laplace": func(q account.Query) account.Query {
 			if q.Class == dp.BinaryRR {
 				q.Class = dp.LaplaceL1

@@ -47,6 +47,9 @@ type DocumentQuery struct {
 	Symbols       int              `json:"symbols,omitempty"`
 	Adjacency     dp.Adjacency     `json:"adjacency"`
 	TV            float64          `json:"tv,omitempty"`
+	Height        float64          `json:"height,omitempty"`
+	Shares        []float64        `json:"shares,omitempty"`
+	Eta           float64          `json:"eta,omitempty"`
 	Eps0          float64          `json:"eps0"`
 	Sigma         float64          `json:"sigma,omitempty"`
 	N             int64            `json:"n"`
@@ -94,7 +97,7 @@ func (r Reply) Document() Document {
 	out := Document{Upper: one(r.Upper), Best: one(r.Best), Lower: one(r.Lower), Bounds: []DocumentBound{},
 		Query: DocumentQuery{Trust: q.Trust, Participation: q.Participation, Randomizer: q.Class, Symbols: q.Symbols, Adjacency: q.Adjacency,
 			Eps0: q.Eps0, Sigma: q.Sigma, N: q.Population, K: q.Reports, Gamma: q.Gamma, Dropout: q.Dropout, Rounds: q.Rounds,
-			TV: q.TV, Colluders: q.Colluders, KHidden: q.HiddenReports, Adaptive: q.AdaptiveWithinRound}}
+			TV: q.TV, Height: q.Steps.Height, Shares: q.Steps.Each(), Eta: q.Steps.Eta, Colluders: q.Colluders, KHidden: q.HiddenReports, Adaptive: q.AdaptiveWithinRound}}
 	if q.isSum() {
 		out.Query.DocumentSum = NewDocumentSum(q.Sum)
 	}
@@ -143,6 +146,10 @@ func (a *Accountant) Ask(ctx context.Context, d DocumentQuery, which string, eac
 	q := Query{Trust: d.Trust, Participation: d.Participation, Class: d.Randomizer, Symbols: d.Symbols, Adjacency: d.Adjacency,
 		TV: d.TV, Eps0: d.Eps0, Sigma: d.Sigma, Population: d.N, Reports: d.K, Gamma: d.Gamma, Dropout: d.Dropout, Rounds: d.Rounds,
 		Colluders: d.Colluders, HiddenReports: d.KHidden, AdaptiveWithinRound: d.Adaptive}
+	if len(d.Shares) > dp.MaxSteps {
+		return Reply{}, fmt.Errorf("account: %d shares must be at most %d", len(d.Shares), dp.MaxSteps)
+	}
+	q.Steps = dp.NewSteps(d.Height, d.Shares, d.Eta)
 	if d.Eps != nil {
 		q.AskDelta, q.Eps = true, *d.Eps
 	} else {

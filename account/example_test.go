@@ -56,5 +56,5 @@ func ExampleMethods() {
 			fmt.Printf("%s: %s, %s; needs %s\n", m.ID, m.Kind, m.Status, m.Needs)
 		}
 	}
-	// Output: lower-krr: lower, proved; needs class krr:K, K ≥ 4
+	// Output: lower-krr: lower, proved; needs class krr:K, K ≥ 4, or cap
 }

@@ -223,6 +223,11 @@ func ternaryOf(q Query) (response, string, bool) {
 }
 
 func symbolsOnly(q Query) (response, string, bool) {
+	if q.Class == dp.Cap {
+		// All inputs of the mechanism have at least as much in common: K/(E+K−1) for K symbols.
+		k := math.Ceil((1/q.TV - math.Expm1(q.Eps0)) * (1 + 1e-9))
+		return response{int(k), q.Eps0}, fmt.Sprintf("randomized response on %.0f symbols", k), k > 3 && k < 1<<30
+	}
 	return response{q.Symbols, q.Eps0}, "", q.Class == dp.KRR && q.Symbols > 3
 }
 

@@ -93,7 +93,7 @@ func Methods() []Method {
 		{ID: "lower-rr2", Kind: dp.Lower, Needs: "also class rr2; up to about 1e11 reports", Colluders: true,
 			Source: "binary randomized response, all others alike (Girgis et al. 2021, Theorem 2), composed optimistically",
 			Calls:  "amplify.Response, pld.ComposeOutcomes", Proofs: "dp/amplify/concrete.md dp/pld/optimistic.md", ask: lowest(binaryOf), divergence: girgis(literature.GirgisLower, 1e8)},
-		{ID: "lower-krr", Kind: dp.Lower, Needs: "class krr:K, K ≥ 4", Colluders: true,
+		{ID: "lower-krr", Kind: dp.Lower, Needs: "class krr:K, K ≥ 4, or cap", Colluders: true,
 			Source: "k-ary randomized response, all others on a third symbol, composed optimistically",
 			Calls:  "amplify.Response, pld.ComposeOutcomes", Proofs: "dp/amplify/concrete.md dp/pld/optimistic.md", ask: lowest(symbolsOnly)},
 

@@ -16,15 +16,17 @@ type Query struct {
 	Adjacency     dp.Adjacency     // "" means dp.ReplaceOne; dp.AddRemoveOne for check-in of Gaussian sums only
 	Class         dp.Class         // "" means dp.Generic; VectorSumClass: see Sum
 	Symbols       int              // K; required for dp.KRR, 0 otherwise
-	// TV is a total-variation parameter a of class Generic, see dp.Report; 0: not known.
+	// TV is a total-variation parameter a of class Generic, see dp.Report; 0: not known. Class
+	// Cap requires it.
 	TV         float64
-	Eps0       float64 // ε₀ of one report. Required, except for dp.Gaussian.
-	Sigma      float64 // required for dp.Gaussian, 0 otherwise: σ of one report over its clip norm
-	Population int64   // Required. n.
-	Reports    int64   // k; required for Sampled and Once
-	Gamma      float64 // γ before drop-outs; required for CheckIn
-	Dropout    float64 // p′ in [0, 1): a report is lost, independently of the data
-	Rounds     int64   // Required. T.
+	Steps      dp.Steps // required for dp.Rising
+	Eps0       float64  // ε₀ of one report. Required, except for dp.Gaussian.
+	Sigma      float64  // required for dp.Gaussian, 0 otherwise: σ of one report over its clip norm
+	Population int64    // Required. n.
+	Reports    int64    // k; required for Sampled and Once
+	Gamma      float64  // γ before drop-outs; required for CheckIn
+	Dropout    float64  // p′ in [0, 1): a report is lost, independently of the data
+	Rounds     int64    // Required. T.
 	// Colluders is the number of clients, of the n, that tell the observer everything they
 	// know. The others are protected, and colluders hide nobody. With Once all of them may be
 	// in one batch: see dp/amplify/colluders.md.
@@ -107,7 +109,7 @@ func (q Query) Validate() error {
 // event returns one planned round of the query, without drop-outs.
 func (q Query) event() dp.Round {
 	q = q.withDefaults()
-	return dp.Round{Report: dp.Report{Class: q.Class, Eps0: q.Eps0, Sigma: q.Sigma, Symbols: q.Symbols, TV: q.TV}, Trust: q.Trust, Participation: q.Participation,
+	return dp.Round{Report: dp.Report{Class: q.Class, Eps0: q.Eps0, Sigma: q.Sigma, Symbols: q.Symbols, TV: q.TV, Steps: q.Steps}, Trust: q.Trust, Participation: q.Participation,
 		Population: q.Population, Reports: q.Reports, Gamma: q.Gamma}
 }
 

@@ -23,12 +23,13 @@ type shape struct {
 	class   dp.Class
 	symbols int
 	tv      float64
+	steps   dp.Steps
 }
 
 // shapeOf describes a validated round.
 func shapeOf(r dp.Round) shape {
 	s := shape{trust: r.Trust, eps0: r.Report.Eps0, sigma: r.Report.Sigma, population: r.Population, reports: r.Reports, included: r.Reports,
-		class: r.Report.Class, symbols: r.Report.Symbols, tv: r.Report.TV}
+		class: r.Report.Class, symbols: r.Report.Symbols, tv: r.Report.TV, steps: r.Report.Steps}
 	if s.symbols == 2 { // K-RR on two symbols has the law of binary randomized response
 		s.class, s.symbols = dp.BinaryRR, 0
 	}

@@ -16,17 +16,26 @@ const (
 	// LaplaceL1 is Laplace noise, continuous or discrete, of scale 2C/ε₀ per coordinate on
 	// vectors of the ball ‖x‖₁ ≤ C, with nothing else released.
 	LaplaceL1 Class = "laplace"
+	// Cap is a randomizer such as PrivUnit with two densities: the laws of all inputs, not only
+	// of any two, have a part of mass 1 − a(e^ε₀−1) in common, a = Report.TV.
+	Cap Class = "cap"
+	// Rising is a randomizer whose density rises in steps with a score, such as StepUnit.
+	// Report.Steps describes it.
+	Rising Class = "rising"
 	// Gaussian is a vector clipped to ℓ2 norm 1 plus N(0, σ²) on each coordinate. It is not
 	// ε₀-LDP for any ε₀.
 	Gaussian Class = "gaussian"
 )
 
-// promises lists, for each class, whether its reports are ε₀-LDP and whether they are symbols.
-var promises = map[Class]struct{ ldp, symbols bool }{
+// promises lists, for each class, whether its reports are ε₀-LDP, whether they are symbols, and
+// whether they need a total-variation parameter or steps.
+var promises = map[Class]struct{ ldp, symbols, tv, steps bool }{
 	Generic:   {ldp: true},
 	BinaryRR:  {ldp: true},
 	KRR:       {ldp: true, symbols: true},
 	LaplaceL1: {ldp: true},
+	Cap:       {ldp: true, tv: true},
+	Rising:    {ldp: true, steps: true},
 	Gaussian:  {},
 }
 
@@ -52,16 +61,25 @@ func (r Report) check() error {
 			return err
 		}
 	}
+	if known && p.steps {
+		if err := r.Steps.check(); err != nil {
+			return err
+		}
+	}
 	switch {
 	case !known:
 		return fmt.Errorf("dp: unknown randomizer class %q", r.Class)
+	case !p.steps && r.Steps != Steps{}:
+		return fmt.Errorf("dp: steps given for class %q, which has none", r.Class)
 	case p.symbols && r.Symbols < 2:
 		return fmt.Errorf("dp: symbols = %d must be at least 2 for class %q", r.Symbols, r.Class)
 	case !p.symbols && r.Symbols != 0:
 		return fmt.Errorf("dp: symbols = %d given for class %q, which has none", r.Symbols, r.Class)
+	case r.TV == 0 && p.tv:
+		return fmt.Errorf("dp: class %q needs a total-variation parameter", r.Class)
 	case r.TV == 0:
 		return nil
-	case r.Class != Generic:
+	case r.Class != Generic && !p.tv:
 		return fmt.Errorf("dp: total-variation parameter a = %v given for class %q, whose own is known", r.TV, r.Class)
 	}
 	return CheckTV(r.Eps0, r.TV)

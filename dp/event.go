@@ -17,9 +17,11 @@ type Report struct {
 	// Symbols is k of class KRR, at least 2; 0 for all other classes.
 	Symbols int
 	// TV is a, if any two inputs' laws are known to differ by at most a(e^ε₀−1) in total
-	// variation, a ≤ 1/(e^ε₀+1); 0 if nothing is known. It is set for class Generic only,
-	// because the other classes determine it.
+	// variation, a ≤ 1/(e^ε₀+1); 0 if nothing is known. It is set for class Generic, where it
+	// may be 0, and for class Cap; the other classes determine it.
 	TV float64
+	// Steps is set for class Rising only, whose Eps0 includes what Steps.Eta adds.
+	Steps Steps `json:",omitzero"`
 }
 
 // Participation says who reports in a round.

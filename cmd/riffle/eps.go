@@ -23,6 +23,7 @@ type protocolFlags struct {
 	class     string
 	adjacency dp.Adjacency
 	vecsum    sumFlags
+	steps     stepFlags
 }
 
 func (p *protocolFlags) flags(cmd *cobra.Command) {
@@ -45,6 +46,7 @@ func (p *protocolFlags) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&p.asked.HiddenReports, "k-hidden", false, "nobody sees how many reports a round has")
 	cmd.Flags().BoolVar(&p.asked.AdaptiveWithinRound, "adaptive-within-round", false, "a report may depend on earlier reports of its round: only bounds proved for that")
 	p.vecsum.flags(cmd)
+	p.steps.flags(cmd)
 	cmd.Flags().SortFlags = false
 }
 
@@ -104,11 +106,17 @@ func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 		}
 		q.Class, q.Symbols = dp.Class(name), int(k)
 	}
+	if err := p.steps.check(fs, p); err != nil {
+		return q, err
+	}
 	if m, ok, err := p.named(p.asked.Eps0); err != nil {
 		return q, usageError(err)
 	} else if ok {
 		e := m.Event() // includes the slack of its arithmetic
-		q.Class, q.Symbols, q.Eps0 = e.Class, e.Symbols, e.Eps0
+		if q.TV > 0 {
+			return q, usage("--tv is for --randomizer generic: that of %s is known", p.class)
+		}
+		q.Class, q.Symbols, q.Eps0, q.TV, q.Steps = e.Class, e.Symbols, e.Eps0, e.TV, e.Steps
 	} else if p.dimNamed() && !q.Class.LDP() { // eps0 is to be solved for
 		q.Class = dp.Generic
 	}
@@ -357,6 +365,9 @@ func describeQuery(q account.Query) string {
 	}
 	if q.TV > 0 {
 		text += fmt.Sprintf(", total-variation parameter %g", q.TV)
+	}
+	if q.Class == dp.Rising {
+		text += describeSteps(q.Steps)
 	}
 	if q.Colluders > 0 {
 		text += fmt.Sprintf(", %d colluders", q.Colluders)

@@ -43,7 +43,11 @@ func (p *protocolFlags) named(eps0 float64) (randomizer.Randomizer, bool, error)
 	if k, err := randomizer.KindOf(p.class); err == nil && k.Bits {
 		bits = randomizer.BestBits(dim, eps0)
 	}
-	m, err := randomizer.New(p.class, randomizer.Config{Dim: dim, Radius: 1, Eps0: eps0, Bits: bits})
+	c := randomizer.Config{Dim: dim, Radius: 1, Eps0: eps0, Bits: bits}
+	if err := p.steps.apply(&c); err != nil {
+		return nil, false, err
+	}
+	m, err := randomizer.New(p.class, c)
 	return m, err == nil, err
 }
 

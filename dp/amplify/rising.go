@@ -14,7 +14,7 @@ import (
 type Steps struct {
 	// Height is w above 0: what each step adds to the density below the first edge.
 	Height float64
-	// Tails are q_1 > q_2 > … > q_J: the share of μ above each edge, J at most maxSteps.
+	// Tails are q_1 > q_2 > … > q_J: the share of μ above each edge, J at most 16.
 	Tails []float64
 	// Eta bounds how much shares may differ between inputs: for every input the share above
 	// edge j lies between Tails[j](1−Eta) and Tails[j](1+Eta).
@@ -25,7 +25,7 @@ type Steps struct {
 // the least that any number of steps can reach.
 const maxSteps = 16
 
-// sumRounding is added to Eta. It covers the rounding of sums of shares.
+// sumRounding is added to Eta. It covers the rounding of shares and their sums.
 const sumRounding = 1e-12
 
 // Eps0 returns the local guarantee of one report, rounded up: the log of the ratio of the
@@ -82,21 +82,28 @@ func Rising(s Steps) (Family, error) {
 	return Family{kind: risingKind, eps0: law.eps0, rising: law}, nil
 }
 
-// Cap is the family of reports whose density, against a law common to all inputs, lies between
-// L and E·L with E = e^eps0. L is 1/(1 + share·(E−1)), where share is the common law's mass
-// above the edge of a cap. The family's pair is that of randomized response on 1/share symbols,
-// a number that need not be whole; share = ½ gives the blanket of any randomizer.
+// Cap is the family of eps0-LDP randomizers for which the laws of all inputs have a part of
+// mass 1 − a(E−1) in common, a ≤ 1/(E+1), E = e^eps0. Such is a density between L and E·L
+// against a common law, of which a share q lies above a cap's edge: a = Lq, L = 1/(1 + q(E−1)).
+// It has the pair of randomized response on 1/q symbols, a number that need not be whole;
+// a = 1/(E+1) is the blanket of any randomizer.
 //
 // Result: upper bound, proved, replace-one, not adaptive inside the round. Source: Corollary 1
-// of rising.md. A share above the true one only raises the bound.
-func Cap(eps0, share float64) (Family, error) {
+// of rising.md. An a above the true one only raises the bound.
+func Cap(eps0, a float64) (Family, error) {
 	if err := dp.CheckEps0(eps0); err != nil {
 		return Family{}, err
 	}
-	if !(share > 0 && share <= .5) {
-		return Family{}, fmt.Errorf("amplify: share = %v of a cap must be above 0 and at most 1/2", share)
+	if err := dp.CheckTV(eps0, a); err != nil {
+		return Family{}, err
 	}
-	law, err := pairOf(math.Expm1(eps0)*(1+4e-16), []float64{1 - share, share})
+	less := math.Expm1(eps0) * (1 + 4e-16)
+	share := .5
+	// The common part is rounded down. If rounding leaves nothing of it, the blanket is left.
+	if common := 1 - a*less - 4e-16; common > 2*a {
+		share = a / common
+	}
+	law, err := pairOf(less, []float64{1 - share, share})
 	return Family{kind: risingKind, eps0: eps0, rising: law}, err
 }
 

@@ -300,7 +300,7 @@ func TestEqualMeansAreNotEnough(t *testing.T) {
 func TestCapIsRandomizedResponse(t *testing.T) {
 	for _, eps0 := range []float64{.1, 1, 2.5, 6} {
 		for _, symbols := range []int{2, 3, 40} {
-			f, krr := must(amplify.Cap(eps0, 1/float64(symbols))), must(amplify.KRR(eps0, symbols))
+			f, krr := must(amplify.Cap(eps0, 1/(math.Exp(eps0)+float64(symbols)-1))), must(amplify.KRR(eps0, symbols))
 			for _, k := range longtest.Pick([]int{1, 3, 20, 130}, []int{1, 3, 20, 130, 3000, 50000}) {
 				got, want := familyRound(t, f, 2*k, k), familyRound(t, krr, 2*k, k)
 				for _, share := range []float64{-.5, -.1, 0, .03, .1, .3, .6} {
@@ -318,7 +318,7 @@ func TestCapIsRandomizedResponse(t *testing.T) {
 		}
 	}
 	// Two symbols are the blanket.
-	f, blanket := must(amplify.Cap(2, .5)), must(amplify.ClonesFamily(2, amplify.Blanket(2)))
+	f, blanket := must(amplify.Cap(2, 1/(math.Exp(2)+1))), must(amplify.ClonesFamily(2, amplify.Blanket(2)))
 	for _, k := range []int{1, 5, 500} {
 		for _, eps := range []float64{0, .1, .7} {
 			if got, want := familyRound(t, f, k, k)(eps), familyRound(t, blanket, k, k)(eps); math.Abs(got-want) > 2e-3*want+1e-13 {
@@ -416,7 +416,7 @@ func TestRisingRefused(t *testing.T) {
 			t.Errorf("%+v was admitted", s)
 		}
 	}
-	for _, c := range [][2]float64{{2, 0}, {2, nan}, {2, .5000001}, {2, -1}, {0, .2}, {nan, .2}, {51, .2}} {
+	for _, c := range [][2]float64{{2, 0}, {2, nan}, {2, .1193}, {2, -1}, {0, .2}, {nan, .2}, {51, .2}} {
 		if _, err := amplify.Cap(c[0], c[1]); err == nil {
 			t.Errorf("cap %v was admitted", c)
 		}

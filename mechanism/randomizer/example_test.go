@@ -45,5 +45,5 @@ func ExampleNew() {
 	report := m.NewReport()
 	m.Randomize(rng.Replay(1), x, report)
 	fmt.Printf("x[0] = %v, %d values, mean squared error %.1f, class %s\n", x[0], len(report.Value), m.Facts().MSE, m.Event().Class)
-	// Output: x[0] = 1, 100 values, mean squared error 43.8, class generic
+	// Output: x[0] = 1, 100 values, mean squared error 43.8, class cap
 }

@@ -96,16 +96,16 @@ func newCapped(name string, c Config, k sphereCap) (Randomizer, error) {
 		return nil, fmt.Errorf("randomizer: no cap found for dim = %d, eps0 = %v", c.Dim, c.Eps0)
 	}
 	m := &privUnit{cap: k}
-	eps0 := m.split(c.Dim, c.Eps0)
-	if err := m.make(name, c, eps0); err != nil {
+	event := m.split(c.Dim, c.Eps0)
+	if err := m.make(name, c, event); err != nil {
 		return nil, err
 	}
 	return m, nil
 }
 
-// make fills in a sphere whose mean is known. eps0 is the promise of a report.
-func (m *sphere) make(name string, c Config, eps0 float64) error {
-	if eps0 > dp.MaxEps0 {
+// make fills in a sphere whose mean is known. event is the promise of a report.
+func (m *sphere) make(name string, c Config, event dp.Report) error {
+	if event.Eps0 > dp.MaxEps0 {
 		return fmt.Errorf("randomizer: eps0 = %v with its numeric slack is above %d", c.Eps0, dp.MaxEps0)
 	}
 	m.longest = privUnitLimit + math.Sqrt(float64(c.Dim))
@@ -126,7 +126,7 @@ func (m *sphere) make(name string, c Config, eps0 float64) error {
 		}),
 		radius: c.Radius, scale: scale,
 		input: c.Radius, report: m.longest * scale,
-	}, dp.Report{Class: dp.Generic, Eps0: eps0}}
+	}, event}
 	return nil
 }
 
@@ -135,8 +135,8 @@ func newScratch(dim int) *sync.Pool {
 }
 
 // split chooses the probability of the cap, stores it and the mean that follows from it, and
-// returns the ε₀ of a report with the slack of the arithmetic.
-func (m *privUnit) split(dim int, eps0 float64) float64 {
+// returns what a report promises, with the slack of the arithmetic.
+func (m *privUnit) split(dim int, eps0 float64) dp.Report {
 	k := m.cap
 	// p is Eq/(1+q(E−1)) for the cap and (1−q)/(1+q(E−1)) outside. The rarer of the two is
 	// kept, because a float64 near 1 would lose the digits of the other.
@@ -152,7 +152,15 @@ func (m *privUnit) split(dim int, eps0 float64) float64 {
 	m.mean = k.first * (inside/k.mass - outside/(1-k.mass))
 	// The ratio of the densities as they are after rounding, not as intended.
 	ratio := math.Log(inside) - math.Log(outside) + math.Log1p(-k.mass) - k.logMass
-	return roundUp(math.Max(ratio, eps0) + privUnitSlack(dim))
+	slack := privUnitSlack(dim)
+	report := dp.Report{Class: dp.Generic, Eps0: roundUp(math.Max(ratio, eps0) + slack)}
+	// The part that all inputs have in common: the density outside the cap, which k.mass knows to
+	// 1e-11. See privunit.md, section 9.
+	less := 1 - outside/(1-k.mass)*math.Exp(-slack)*(1-1e-10)
+	if a := less / math.Expm1(report.Eps0) * (1 + 1e-14); a < 1/(math.Exp(report.Eps0)+1) {
+		report.Class, report.TV = dp.Cap, a
+	}
+	return report
 }
 
 // privUnitSlack bounds what the arithmetic adds to ln E; privunit.md derives

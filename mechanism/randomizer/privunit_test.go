@@ -44,7 +44,19 @@ func TestPrivUnitDensityRatio(t *testing.T) {
 				t.Errorf("d = %d, eps0 = %v: log-ratio %.17g", dim, eps0, ratio)
 			}
 			got := m.Event()
-			if got.Class != dp.Generic || got.Eps0 < ratio-1e-13+privUnitSlack(dim) || got.Eps0 < eps0+privUnitSlack(dim) {
+			// The part in common is the density outside, less the slack.
+			common := out * math.Exp(-privUnitSlack(dim))
+			switch most := 1 / (math.Exp(got.Eps0) + 1); got.Class {
+			case dp.Cap:
+				if a := got.TV * math.Expm1(got.Eps0); a < 1-common-1e-15 || a > 1-common+2e-10 || got.TV >= most {
+					t.Errorf("d = %d, eps0 = %v: event %+v, the inputs have %v in common", dim, eps0, got, common)
+				}
+			default:
+				if got.Class != dp.Generic || got.TV != 0 || 1-common < .999*most*math.Expm1(got.Eps0) {
+					t.Errorf("d = %d, eps0 = %v: event %+v, the inputs have %v in common", dim, eps0, got, common)
+				}
+			}
+			if got.Eps0 < ratio-1e-13+privUnitSlack(dim) || got.Eps0 < eps0+privUnitSlack(dim) {
 				t.Errorf("d = %d, eps0 = %v: event %+v does not cover %.17g", dim, eps0, got, ratio)
 			}
 			if got.Eps0 > eps0+1.000001*privUnitSlack(dim)+1e-13*eps0 {

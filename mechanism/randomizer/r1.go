@@ -4,7 +4,6 @@ import (
 	"math"
 	"math/bits"
 
-	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/rng"
 )
 
@@ -50,7 +49,7 @@ func newR1(c Config) (Randomizer, error) {
 			}),
 			radius: c.Radius, scale: scale,
 			input: c.Radius, report: math.Sqrt(d) * count * scale,
-		}, dp.Report{Class: dp.Generic, Eps0: c.Eps0}},
+		}, bitsEvent(c.Eps0, b.count, each)},
 		indexed: b,
 		each:    each,
 	}, nil

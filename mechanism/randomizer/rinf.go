@@ -3,7 +3,6 @@ package randomizer
 import (
 	"math"
 
-	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/rng"
 	"github.com/riffle-dp/riffle/mechanism/sample"
 )
@@ -45,7 +44,7 @@ func newRInf(c Config) (Randomizer, error) {
 			}),
 			radius: c.Radius, scale: scale,
 			input: math.Sqrt(float64(c.Dim)) * c.Radius, report: math.Sqrt(count) * scale,
-		}, dp.Report{Class: dp.Generic, Eps0: c.Eps0}},
+		}, bitsEvent(c.Eps0, b.count, each)},
 		indexed: b,
 		each:    each,
 	}, nil

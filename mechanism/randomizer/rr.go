@@ -23,7 +23,7 @@ func newRR(c Config) (Randomizer, error) {
 	}
 	each := splitEps0(c.Eps0, c.Dim)
 	scale, root := c.Radius*flipScale(each), math.Sqrt(float64(c.Dim))
-	event := dp.Report{Class: dp.Generic, Eps0: c.Eps0}
+	event := bitsEvent(c.Eps0, c.Dim, each)
 	if c.Dim == 1 {
 		event.Class = dp.BinaryRR
 	}

@@ -112,24 +112,70 @@ func TestRInfLaw(t *testing.T) {
 	chiSquare(t, "R_inf", counts, probs)
 }
 
+// variation is the total variation of m bits that all differ, by summing over all outcomes.
+func variation(m int, eps0 float64) float64 {
+	var sum float64
+	for bits := range 1 << m {
+		p, q := 1., 1.
+		for i := range m {
+			right, wrong := 1/(1+math.Exp(-eps0)), 1/(1+math.Exp(eps0))
+			if bits>>i&1 == 1 {
+				right, wrong = wrong, right
+			}
+			p, q = p*right, q*wrong
+		}
+		sum += math.Max(0, p-q)
+	}
+	return sum
+}
+
 func TestExactRandomizersHaveNoSlack(t *testing.T) {
+	less := math.Expm1(1.25)
 	for _, c := range []struct {
 		m    Randomizer
 		want dp.Report
 	}{
 		{must(newRR(Config{Dim: 1, Radius: 1, Eps0: 1.25})), dp.Report{Class: dp.BinaryRR, Eps0: 1.25}},
-		{must(newRR(Config{Dim: 2, Radius: 1, Eps0: 1.25})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
-		{must(newRR(Config{Dim: 3, Radius: 1, Eps0: 1.25})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
+		{must(newRR(Config{Dim: 2, Radius: 1, Eps0: 1.25})), dp.Report{Class: dp.Generic, Eps0: 1.25, TV: variation(2, 1.25/2) / less}},
+		{must(newRR(Config{Dim: 3, Radius: 1, Eps0: 1.25})), dp.Report{Class: dp.Generic, Eps0: 1.25, TV: variation(3, 1.25/3) / less}},
 		{must(newRInf(Config{Dim: 1, Radius: 1, Eps0: 1.25})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
 		{must(newRInf(Config{Dim: 9, Radius: 1, Eps0: 1.25})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
-		{must(newRInf(Config{Dim: 9, Radius: 1, Eps0: 1.25, Bits: 7})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
-		{must(newR1(Config{Dim: 9, Radius: 1, Eps0: 1.25, Bits: 7})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
+		{must(newRInf(Config{Dim: 9, Radius: 1, Eps0: 1.25, Bits: 2})), dp.Report{Class: dp.Generic, Eps0: 1.25, TV: math.Tanh(1.25/4) / less}},
+		{must(newRInf(Config{Dim: 9, Radius: 1, Eps0: 1.25, Bits: 7})), dp.Report{Class: dp.Generic, Eps0: 1.25, TV: variation(7, 1.25/7) / less}},
+		{must(newR1(Config{Dim: 9, Radius: 1, Eps0: 1.25, Bits: 7})), dp.Report{Class: dp.Generic, Eps0: 1.25, TV: variation(7, 1.25/7) / less}},
 		{must(newLaplace(Config{Dim: 9, Radius: 1, Eps0: 1.25})), dp.Report{Class: dp.LaplaceL1, Eps0: 1.25}},
 		{must(newKRR(Config{Dim: 2, Eps0: 1.25})), dp.Report{Class: dp.BinaryRR, Eps0: 1.25}},
 		{must(newKRR(Config{Dim: 9, Eps0: 1.25})), dp.Report{Class: dp.KRR, Eps0: 1.25, Symbols: 9}},
 	} {
-		if got := c.m.Event(); got != c.want {
+		got := c.m.Event()
+		// A total variation is rounded up.
+		if rest := got.TV - c.want.TV; rest >= 0 && rest <= 1e-11 {
+			got.TV = c.want.TV
+		}
+		if got != c.want {
 			t.Errorf("%s promises %+v, want %+v", label(c.m), got, c.want)
+		}
+	}
+}
+
+// Of inputs that are not at the ends of the cube, and of many bits, the total variation is at
+// most what is promised.
+func TestBitsTotalVariation(t *testing.T) {
+	for _, eps0 := range []float64{1e-5, .4, 3, 12} {
+		last := 0.
+		for _, dim := range []int{2, 3, 10, 101, 5000, 1 << 20} {
+			tv := must(newRR(Config{Dim: dim, Radius: 1, Eps0: eps0})).Event().TV * math.Expm1(eps0)
+			if tv == 0 {
+				t.Errorf("eps0 = %v, d = %d: no total variation", eps0, dim)
+			}
+			// Of many bits it is that of normal laws whose means differ by √d·tanh(ε₀/2d)·2.
+			if want := math.Erf(math.Sqrt(float64(dim)/2) * math.Tanh(eps0/float64(2*dim))); dim > 100 && eps0 < 5 && math.Abs(tv/want-1) > 3e-3 {
+				t.Errorf("eps0 = %v, d = %d: total variation %v, about %v", eps0, dim, tv, want)
+			}
+			if dim > 10 && tv > last {
+				t.Errorf("eps0 = %v, d = %d: total variation %v rises from %v", eps0, dim, tv, last)
+			}
+			last = tv
 		}
 	}
 }

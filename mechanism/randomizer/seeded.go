@@ -64,7 +64,9 @@ func newSeeded(name string, c Config, edges []float64) (Randomizer, error) {
 	}
 	m := &seeded{reports: reports, scratch: newScratch(c.Dim)}
 	weight, extra := 1., 0. // E[h], and E[(z²−1)h]
+	var shares []float64
 	for _, z := range edges {
+		shares = append(shares, math.Erfc(z/math.Sqrt2)/2)
 		weight += height * math.Erfc(z/math.Sqrt2) / 2
 		extra += height * z * math.Exp(-z*z/2) / math.Sqrt(2*math.Pi)
 	}
@@ -86,7 +88,7 @@ func newSeeded(name string, c Config, edges []float64) (Randomizer, error) {
 		}),
 		radius: c.Radius, scale: reports.Scale(),
 		input: c.Radius, report: m.longest * reports.Scale(),
-	}, dp.Report{Class: dp.Generic, Eps0: eps0}}
+	}, stepsEvent(eps0, height, shares, reports.Eta())}
 	return m, nil
 }
 

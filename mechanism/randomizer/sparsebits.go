@@ -6,6 +6,8 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/tail"
 	"github.com/riffle-dp/riffle/mechanism/rng"
 	"github.com/riffle-dp/riffle/mechanism/sample"
 )
@@ -35,6 +37,25 @@ func newBits(c Config, among int) (b indexed, each float64, err error) {
 		return b, 0, fmt.Errorf("randomizer: %d coordinates or bits must lie between 1 and the smaller of dim = %d and %d", count, c.Dim, maxBits)
 	}
 	return indexed{among: among, count: count}, splitEps0(c.Eps0, count), nil
+}
+
+// bitsEvent is what a report of ε₀ = eps0 promises that is count bits, each flipped by binary
+// randomized response of ε₀ = each; what else it shows does not depend on the input. The laws
+// of two inputs differ most in total variation if all bits differ, as each is a mixture:
+// by P[more than half of the bits are right] − P[more than half are wrong].
+func bitsEvent(eps0 float64, count int, each float64) dp.Report {
+	out := dp.Report{Class: dp.Generic, Eps0: eps0}
+	if count == 1 {
+		return out // any ε₀-LDP report may differ as much
+	}
+	n, s := int64(count), math.Exp(-each)
+	right, wrong := 1/(1+s), s/(1+s)
+	// Survival errs by 1e-12 and a little in each term.
+	tv := tail.Survival(n, n/2+1, right, wrong) - tail.Survival(n, n/2+1, wrong, right) + 4e-12
+	if a := tv / math.Expm1(eps0) * (1 + 1e-14); a < 1/(math.Exp(eps0)+1) {
+		out.TV = a
+	}
+	return out
 }
 
 // BestBits returns the number m ≤ dim of coordinates (of [RInf]) or bits (of [R1]) with the

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/rng"
 	"github.com/riffle-dp/riffle/mechanism/sample"
 )
@@ -142,8 +143,7 @@ func newStepUnit(c Config) (Randomizer, error) {
 	if k := m.caps[len(m.caps)-1]; c.Dim > 1 && !(k.sin > 0 && k.mass > 0) {
 		return nil, fmt.Errorf("randomizer: no cap found for dim = %d, edges = %v", c.Dim, edges)
 	}
-	eps0 := m.mix(c)
-	if err := m.make(StepUnit, c, eps0); err != nil {
+	if err := m.make(StepUnit, c, m.mix(c)); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -164,9 +164,9 @@ type stepUnit struct {
 	weights []float64
 }
 
-// mix chooses the probabilities, stores them and the mean that follows, and returns the ε₀ of a
-// report with the slack of the arithmetic.
-func (m *stepUnit) mix(c Config) float64 {
+// mix chooses the probabilities, stores them and the mean that follows, and returns what a report
+// promises, with the slack of the arithmetic.
+func (m *stepUnit) mix(c Config) dp.Report {
 	height := math.Expm1(c.Eps0) / float64(len(m.caps))
 	var steps float64
 	for _, k := range m.caps {
@@ -196,7 +196,30 @@ func (m *stepUnit) mix(c Config) float64 {
 		above += m.weights[i+1] / whole * math.Exp(-k.logMass)
 		m.mean += m.weights[i+1] * math.Exp(k.logFirst-k.logMass)
 	}
-	return roundUp(math.Max(math.Log1p(above), c.Eps0) + privUnitSlack(c.Dim))
+	slack := privUnitSlack(c.Dim)
+	eps0 := roundUp(math.Max(math.Log1p(above), c.Eps0) + slack)
+	var shares []float64
+	for _, k := range m.caps {
+		shares = append(shares, k.mass)
+	}
+	// privunit.md, section 9: every report's probability is that of a law with exactly these
+	// shares but for a factor of 1 ± κ, and η is so large that it covers this. The last terms
+	// cover the rounding of weights and shares.
+	kappa := math.Exp(eps0)*math.Expm1(slack) + 1e-9
+	return stepsEvent(eps0, height, shares, kappa*(1+steps)/steps*(1+1e-6)+1e-10)
+}
+
+// stepsEvent is what a report promises whose density rises in steps of height; it promises ε₀
+// alone if inputs may be so unequal that no more is known of it.
+func stepsEvent(eps0, height float64, shares []float64, eta float64) dp.Report {
+	mean := 0.
+	for _, q := range shares {
+		mean += height * q
+	}
+	if gap := eta * mean; !(2*gap < (1-shares[0]*(1+eta))/2 && gap/(1+mean) < shares[0]/3) {
+		return dp.Report{Class: dp.Generic, Eps0: eps0}
+	}
+	return dp.Report{Class: dp.Rising, Eps0: eps0, Steps: dp.NewSteps(height, shares, eta)}
 }
 
 // Randomize overwrites r with a randomized report of x; see [StepUnit] for inputs outside the

@@ -40,6 +40,9 @@ func (m *Entry) fields(c *codec) {
 		c.fail("symbols = %d", symbols)
 	}
 	c.f64("tv", &r.Report.TV)
+	if r.Report.Class == dp.Rising {
+		c.steps(&r.Report.Steps)
+	}
 	c.trust(&r.Trust)
 	c.participation(&r.Participation)
 	c.count("n", &r.Population)
@@ -54,3 +57,18 @@ func (m *Entry) fields(c *codec) {
 }
 
 func (m *Entry) parts() []part { return []part{messagesPart(&m.Times, func(*codec) {})} }
+
+// steps are height and eta, the number of shares, and each share.
+func (c *codec) steps(s *dp.Steps) {
+	c.f64("height", &s.Height)
+	c.f64("eta", &s.Eta)
+	count := byte(s.Count)
+	if c.u8(&count); count > dp.MaxSteps {
+		c.fail("%d steps, at most %d", count, dp.MaxSteps)
+		return
+	}
+	s.Count = int(count)
+	for i := range s.Each() {
+		c.f64("share", &s.Shares[i])
+	}
+}

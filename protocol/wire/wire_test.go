@@ -55,6 +55,8 @@ func messages() []vector {
 		Rejected: []Rejection{{Malformed, 2}, {Duplicate, 7}}}
 	entry := Entry{Before: fill(8), Population: ID{1}, Task: fill(1), Round: 5, Announcement: fill(4), Batch: fill(5),
 		Event: dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: 3.0001}, Trust: dp.Shuffle, Participation: dp.CheckIn, Population: 1000, Reports: 498, Realised: true}}
+	rising := entry
+	rising.Event.Report = dp.Report{Class: dp.Rising, Eps0: 2.835, Steps: dp.NewSteps(5.338, []float64{.171, .068, .0217}, 1.83e-7)}
 	exclusion := Exclusion{Announcement: fill(4), Reports: 498, Places: []int64{0, 17, 497}}
 	ids := ShareIDs{Announcement: fill(4), IDs: [][16]byte{{1}, {}, {3, 14: 5, 15: 9}}}
 	partial := Partial{Announcement: fill(4), Exclusion: fill(9), Tag: [16]byte{3}, Index: 1, Clients: 495, Reports: fill(10), Sums: []uint64{0, 1, math.MaxUint32}}
@@ -87,6 +89,7 @@ func messages() []vector {
 			return m, m.Append(nil), err
 		}, report},
 		vectorOf("entry", entry),
+		vectorOf("entry-rising", rising),
 		vectorOf("exclusion", exclusion),
 		vectorOf("share-ids", ids),
 		vectorOf("partial", partial),

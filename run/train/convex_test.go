@@ -198,8 +198,9 @@ func TestChargedIsWhatEpsSays(t *testing.T) {
 			c = r.Config
 			q := account.Query{Trust: dp.Trust(trust), Participation: dp.All, Population: c.Population, Rounds: c.Rounds, Delta: 1e-5}
 			// What a report claims is a rounding more than what was asked for.
-			if m, ok := r.Mechanism.(randomizer.Randomizer); ok && m.Event().Class == dp.Generic {
-				if q.Eps0 = m.Event().Eps0; q.Eps0 > c.Eps0*(1+1e-6) {
+			if m, ok := r.Mechanism.(randomizer.Randomizer); ok && m.Event().Class.LDP() {
+				e := m.Event()
+				if q.Class, q.Eps0, q.TV = e.Class, e.Eps0, e.TV; q.Eps0 > c.Eps0*(1+1e-6) {
 					t.Errorf("claims %v, not %v", q.Eps0, c.Eps0)
 				}
 			}

@@ -164,8 +164,6 @@ func (c PrivacyConfig) cost(ctx context.Context, counted func(account.Query) acc
 	return most, nil
 }
 
-func asAsked(q account.Query) account.Query { return q }
-
 // solve returns the sigma, eps0 or rounds (for once: epochs), whichever knob names, for which
 // every query is within the budget.
 func (c PrivacyConfig) solve(ctx context.Context, knob string) (sigma, eps0 float64, rounds int64, err error) {

@@ -67,7 +67,7 @@ func TestVectorSumMeetsItsBudget(t *testing.T) {
 			if m.Event().Class != dp.Gaussian || m.Event().Sigma < c.Sigma {
 				t.Errorf("%s: promises %+v, want sigma of at least %v", name, m.Event(), c.Sigma)
 			}
-			if cost, err := c.cost(context.Background(), asAsked); err != nil || cost.Eps > 2 {
+			if cost, err := c.cost(context.Background(), func(q account.Query) account.Query { return q }); err != nil || cost.Eps > 2 {
 				t.Errorf("%s: planned cost %+v, %v", name, cost, err)
 			}
 			// The round itself, whatever those do who are not relied on.

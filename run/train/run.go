@@ -215,10 +215,11 @@ func (r *Run) build() error {
 // announced again, which costs more if the charge counts on random participation.
 func (t *Setup) Planned(ctx context.Context) (dp.Bound, error) {
 	if t.Wire.Rounds == 0 { // a simulation
-		return t.Config.cost(ctx, asAsked)
+		return t.Config.cost(ctx, t.promised)
 	}
 	others := t.Config.Trust.Is(dp.SumsOnly) && t.Config.Honest > 0 && t.Config.Honest < 1
 	return t.Config.cost(ctx, func(q account.Query) account.Query {
+		q = t.promised(q)
 		again := q.Again(t.Wire.MinReports, t.Wire.LastRound(), others)
 		if again.Rounds == q.Rounds {
 			return again
@@ -228,6 +229,14 @@ func (t *Setup) Planned(ctx context.Context) (dp.Bound, error) {
 		again.Delta -= t.Config.tail() * t.Config.Delta * (float64(again.Rounds)/float64(q.Rounds) - 1)
 		return again
 	})
+}
+
+// promised returns q for reports of which all is known that the run's mechanism promises.
+func (t *Setup) promised(q account.Query) account.Query {
+	if r := t.parts.promise; r.Class.LDP() {
+		q.Class, q.Eps0, q.Symbols, q.TV, q.Steps = r.Class, r.Eps0, r.Symbols, r.TV, r.Steps
+	}
+	return q
 }
 
 // Create makes the run directory.
@@ -256,6 +265,7 @@ func Resume(ctx context.Context, dir string, adjust func(*Config)) (*Run, error)
 		return nil, err
 	}
 	if found {
+		recount(saved.state.Charged, r.parts.promise)
 		if err := r.coordinator.Restore(saved.state); err != nil {
 			return nil, inputError("checkpoint: %v", err)
 		}
@@ -272,6 +282,18 @@ func Resume(ctx context.Context, dir string, adjust func(*Config)) (*Run, error)
 		return nil, err
 	}
 	return r, durable.WriteFile(filepath.Join(dir, MetricsFile), text)
+}
+
+// recount makes rounds that an earlier version charged as those of any ε₀-LDP report what this
+// version knows of them: the reports came from the mechanism of this configuration, whose law is
+// the same in all versions.
+func recount(charged []ledger.Entry, promise dp.Report) {
+	before := dp.Report{Class: dp.Generic, Eps0: promise.Eps0}
+	for i := range charged {
+		if r := &charged[i].Event.Report; *r == before && promise.Class.LDP() {
+			*r = promise
+		}
+	}
 }
 
 // Train runs the remaining rounds and writes model and summary. If ctx ends it saves the last

@@ -371,7 +371,7 @@ func TestPlannedCountsVoidRounds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := made.Config.cost(t.Context(), asAsked)
+		b, err := made.Config.cost(t.Context(), made.promised)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,6 +24,8 @@ import (
 //	sent CLIENT TASK ROUND ANNOUNCEMENT SEALED TAIL CLASS EPS0 SIGMA SYMBOLS TV TRUST CROWD [messages=M] CHECK
 //	kept CLIENT TASK ROUND ANNOUNCEMENT TIMES TAIL CLASS EPS0 SIGMA SYMBOLS TV TRUST CROWD CHECK
 //	pass CLIENT TASK ROUND ANNOUNCEMENT CHECK
+//
+// For reports of class rising, TV is followed by a field HEIGHT:ETA:SHARE:SHARE:….
 //
 // A sent report of several messages says how many. A kept line stands for TIMES sent messages of rounds up to ROUND. In each task a client has one
 // kept line for each different charge of its reports.
@@ -71,7 +74,11 @@ func (d decision) append(dst []byte, before check) ([]byte, check) {
 		} else {
 			dst = fmt.Appendf(dst, " %x", d.sealed)
 		}
-		dst = fmt.Appendf(dst, " %s %s %s %s %d %s %s %d", number(d.tail), r.Report.Class, number(r.Report.Eps0), number(r.Report.Sigma), r.Report.Symbols, number(r.Report.TV), r.Trust, r.Population)
+		dst = fmt.Appendf(dst, " %s %s %s %s %d %s", number(d.tail), r.Report.Class, number(r.Report.Eps0), number(r.Report.Sigma), r.Report.Symbols, number(r.Report.TV))
+		if r.Report.Class == dp.Rising {
+			dst = appendSteps(append(dst, ' '), r.Report.Steps)
+		}
+		dst = fmt.Appendf(dst, " %s %d", r.Trust, r.Population)
 		if !d.kept && d.times > 1 {
 			dst = fmt.Appendf(dst, " messages=%d", d.times)
 		}
@@ -82,6 +89,31 @@ func (d decision) append(dst []byte, before check) ([]byte, check) {
 
 // number returns the shortest text that reads back as v.
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+
+func appendSteps(dst []byte, s dp.Steps) []byte {
+	dst = fmt.Appendf(dst, "%s:%s", number(s.Height), number(s.Eta))
+	for _, q := range s.Each() {
+		dst = fmt.Appendf(dst, ":%s", number(q))
+	}
+	return dst
+}
+
+func parseSteps(text string) (s dp.Steps, err error) {
+	f := strings.Split(text, ":")
+	if len(f) < 2 || len(f)-2 > dp.MaxSteps {
+		return s, fmt.Errorf("steps %.64q", text)
+	}
+	s.Count = len(f) - 2
+	into := []*float64{&s.Height, &s.Eta}
+	for i := range s.Each() {
+		into = append(into, &s.Shares[i])
+	}
+	for i, v := range into {
+		x, e := strconv.ParseFloat(f[i], 64)
+		*v, err = x, errors.Join(err, e)
+	}
+	return s, err
+}
 
 // keep returns the kept lines that stand for the history h.
 func keep(id wire.ID, h *client.History) []decision {
@@ -138,7 +170,11 @@ func decodeBook(b []byte) (all []decision, last check, size int, err error) {
 
 func parseLine(line string) (d decision, err error) {
 	f := strings.Split(line, " ")
-	var messages string
+	var steps, messages string
+	if len(f) > 15 && dp.Class(f[7]) == dp.Rising {
+		steps = f[12]
+		f = slices.Delete(f, 12, 13)
+	}
 	if len(f) == 16 && f[0] == "sent" {
 		var found bool
 		if messages, found = strings.CutPrefix(f[14], "messages="); !found {
@@ -197,6 +233,11 @@ func parseLine(line string) (d decision, err error) {
 	symbols := count(f[10])
 	r.Report.Symbols, r.Report.TV, r.Trust = int(symbols), float(f[11]), dp.Trust(f[12])
 	r.Participation, r.Population = dp.All, count(f[13])
+	if steps != "" {
+		var e error
+		r.Report.Steps, e = parseSteps(steps)
+		err = errors.Join(err, e)
+	}
 	r.Reports = r.Population
 	switch {
 	case err != nil:

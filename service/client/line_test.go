@@ -21,6 +21,8 @@ func someDecisions() []decision {
 	charge := dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: 2.0000000000000004, TV: .01}, Trust: dp.Shuffle, Participation: dp.All, Population: 100, Reports: 100}
 	sum := dp.Round{Report: dp.Report{Class: dp.Gaussian, Sigma: .25}, Trust: dp.Distributed, Participation: dp.All, Population: 7, Reports: 7}
 	krr := dp.Round{Report: dp.Report{Class: dp.KRR, Eps0: 1, Symbols: 10}, Trust: dp.Local, Participation: dp.All, Population: 1, Reports: 1}
+	rising := charge
+	rising.Report = dp.Report{Class: dp.Rising, Eps0: 2.835, Steps: dp.NewSteps(5.338, []float64{.171, .068, .0217}, 1.83e-7)}
 	a, b := wire.ID{1}, wire.ID{2}
 	return []decision{
 		{client: a, task: [32]byte{9}, round: 1, announcement: [32]byte{3}, times: 1, sealed: [32]byte{4}, charge: charge},
@@ -30,6 +32,8 @@ func someDecisions() []decision {
 		{client: b, task: [32]byte{8}, round: 6, announcement: [32]byte{5}, times: 1, kept: true, tail: 1e-8, charge: charge},
 		{client: a, task: [32]byte{9}, round: 7, announcement: [32]byte{7}, times: 1, sealed: [32]byte{8}, charge: krr},
 		{client: b, task: [32]byte{9}, round: 7, announcement: [32]byte{7}, times: 8, sealed: [32]byte{9}, charge: charge},
+		{client: a, task: [32]byte{9}, round: 8, announcement: [32]byte{7}, times: 1, sealed: [32]byte{8}, charge: rising},
+		{client: b, task: [32]byte{9}, round: 8, announcement: [32]byte{7}, times: 8, sealed: [32]byte{9}, charge: rising},
 	}
 }
 
