@@ -129,8 +129,8 @@ func New(c Config) (*Simulation, error) {
 // Result is the result of one round.
 type Result struct {
 	Round    int64
-	Reports  int64 // reports that were summed
-	Rejected int64 // reports that failed the coordinator's check
+	Reports  int64 // clients whose reports were summed
+	Rejected int64 // messages that failed the coordinator's check
 	Void     bool  // too few reports: nothing is released; charged with trust local only
 }
 
@@ -176,6 +176,7 @@ func (s *Simulation) Round(ctx context.Context, progress func(reports int64)) (R
 		}
 	}
 	result.Reports, result.Rejected, err = s.config.Coordinator.End(tallies...)
+	result.Reports /= ann.PerClient()
 	return result, err
 }
 
@@ -263,20 +264,27 @@ func (s *Simulation) open(ctx context.Context, batch wire.Batch, progress func(i
 		}
 	}
 	theta := s.config.Coordinator.Parameters
-	chunk := min(most, max(least, int64(len(batch.Payloads)/(2*len(s.workers)))))
-	err := Parts(ctx, s.workers, int64(len(batch.Payloads)), chunk, func(w *worker, _ int, from, to int64) error {
+	chunk := min(most, max(least, int64(batch.Clients()/(2*len(s.workers)))))
+	// All messages of a client are made at its place in the first run: a sum does not depend on
+	// the order of messages, and a gradient is computed once.
+	err := Parts(ctx, s.workers, int64(batch.Clients()), chunk, func(w *worker, _ int, from, to int64) error {
 		for _, id := range batch.Payloads[from:to] {
 			w.src.Reset(streamReport, uint64(batch.Round), uint64(id))
-			if w.coordinate != nil {
-				s.config.Client.ReportAt(w.src, func(j int) float32 { return w.coordinate(id, theta, j) }, w.report)
-			} else {
-				w.gradient(id, theta, w.grad)
-				s.config.Client.Report(w.src, w.grad, w.report)
-			}
-			if carry == nil {
-				w.tally.Open(w.report)
-			} else if err := carry(w.src, w.report); err != nil {
-				return err
+			for j := range max(1, batch.Messages) {
+				switch {
+				case w.coordinate != nil:
+					s.config.Client.ReportAt(w.src, func(j int) float32 { return w.coordinate(id, theta, j) }, w.report)
+				case j == 0:
+					w.gradient(id, theta, w.grad)
+					s.config.Client.Report(w.src, w.grad, w.report)
+				default:
+					s.config.Client.Again(w.src, w.grad, w.report)
+				}
+				if carry == nil {
+					w.tally.Open(w.report)
+				} else if err := carry(w.src, w.report); err != nil {
+					return err
+				}
 			}
 		}
 		if progress != nil {

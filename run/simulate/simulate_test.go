@@ -51,6 +51,7 @@ type setup struct {
 	plain         bool
 	worker        func() func(id int64, theta, grad []float32)
 	trust         dp.Trust // "": shuffle
+	messages      int64
 }
 
 func build(t testing.TB, c setup) (*Simulation, *coordinator.Coordinator) {
@@ -95,7 +96,7 @@ func build(t testing.TB, c setup) (*Simulation, *coordinator.Coordinator) {
 	}
 	co, err := coordinator.New(coordinator.Config{
 		Blocks: blocks, Optimizer: opt, Mechanism: mechanism, Report: promise, Ledger: book, Trust: c.trust, Participation: c.participation,
-		Population: c.n, Sample: c.k, Gamma: c.rate, MinReports: max(1, c.nMin), Clip: 4,
+		Population: c.n, Sample: c.k, Gamma: c.rate, MinReports: max(1, c.nMin), Messages: c.messages, Clip: 4,
 	})
 	if err != nil {
 		t.Fatal(err)
