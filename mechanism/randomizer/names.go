@@ -24,7 +24,7 @@ type Config struct {
 	// Values. All other randomizers take "" only.
 	Encoding string
 	// Edges are the scores at which the density of "stepunit" rises, ascending from 0 at least;
-	// "privunit" takes one with encoding seed. Empty means [BestEdges].
+	// "privunit" takes one with encoding seed. Empty means [Edges].
 	Edges []float64
 	// Steps is the number of edges, at most [MaxSteps]; 0 means as many as Edges has, or 3.
 	Steps int

@@ -32,6 +32,15 @@ type Keyed interface {
 	ForRound(key [32]byte) Randomizer
 }
 
+// Distinct is a mechanism of which equal reports of a round count once.
+type Distinct interface {
+	Mechanism
+	// Identity tells reports that passed Check apart.
+	Identity(r *Report) [16]byte
+	// Remove takes the report of that identity out of a sum that it is in.
+	Remove(sum []int64, identity [16]byte)
+}
+
 // ForRound returns the mechanism with which clients report in the round of that key: m itself,
 // unless it is [Keyed].
 func ForRound(m Mechanism, key [32]byte) Mechanism {
@@ -133,9 +142,7 @@ func (m *seeded) checkLength(values []int32) error {
 
 // ForRound returns the mechanism of a round.
 func (m *seeded) ForRound(key [32]byte) Randomizer {
-	out := &keyed{seeded: m, round: key}
-	out.seeded = m
-	return out
+	return &keyed{m, key}
 }
 
 // keyed is the mechanism of a round: its reports are seeds, as four words, little endian.
@@ -175,10 +182,21 @@ func (m *keyed) Check(r *Report) error {
 }
 
 // Add expands a seed and adds its values to sum.
-func (m *keyed) Add(sum []int64, r *Report) {
-	var s [seed.Size]byte
+func (m *keyed) Add(sum []int64, r *Report) { m.reports.AddTo(sum, &m.round, m.Identity(r)) }
+
+// Identity returns the seed.
+func (m *keyed) Identity(r *Report) (s [seed.Size]byte) {
 	for i, v := range r.Value {
 		binary.LittleEndian.PutUint32(s[4*i:], uint32(v))
 	}
-	m.reports.AddTo(sum, &m.round, s)
+	return s
+}
+
+// Remove subtracts the values of a seed.
+func (m *keyed) Remove(sum []int64, s [seed.Size]byte) {
+	values := make([]int64, len(sum))
+	m.reports.AddTo(values, &m.round, s)
+	for i, v := range values {
+		sum[i] -= v
+	}
 }

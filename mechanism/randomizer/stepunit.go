@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/dp/amplify"
 	"github.com/riffle-dp/riffle/mechanism/rng"
 	"github.com/riffle-dp/riffle/mechanism/sample"
 )
@@ -66,59 +67,55 @@ func (c Config) shape(name string) (Config, []float64, error) {
 	if len(edges) == 0 && steps == 0 {
 		steps = min(defaultSteps, most)
 	}
-	if len(edges) == 0 && (name == StepUnit || encoding == Seed) {
-		edges = BestEdges(name, steps, c.Eps0)
+	size := math.Sqrt(float64(c.Dim)) // the largest score of a vector on the sphere
+	onSphere := name == StepUnit && encoding != Seed
+	switch {
+	case onSphere && len(edges) > 0 && edges[len(edges)-1] >= size:
+		return c, nil, fmt.Errorf("randomizer: edges %v must be below sqrt(dim) = %.4g", edges, size)
+	case len(edges) == 0 && (name == StepUnit || encoding == Seed):
+		edges = bestEdges(name, steps, c.Eps0)
+		if !onSphere {
+			break
+		}
+		// In few dimensions fewer caps fit.
+		if edges = slices.DeleteFunc(edges, func(z float64) bool { return z > .9*size }); len(edges) == 0 {
+			edges = []float64{0}
+		}
 	}
 	return c, edges, nil
 }
 
-// BestEdges returns the edges that PrivUnit (one) or StepUnit use unless others are given, rounded
-// to a thousandth.
-//
-// PrivUnit's edge has the least error of an ε₀-LDP report: z = E[z·h]/E[h]. StepUnit's make the
-// most of a shuffle: whatever its ε₀, no other law with as many equal steps has as little noise at
-// the same loss of a round, where loss and noise are those of many reports of many dimensions,
-// E[(h(z)−h(−z))²]/E[h] and (E[h]/E[z·h])². They satisfy
-//
-//	z_j = Φ·(w + (2j−1)/S)/(2 + wΣq_i),   Φ = Σφ(z_i),   S = Σ(2i−1)q_i,
-//
-// so they are evenly spaced. (Take the derivatives of ln(loss·noise) + λ·ln(noise) by the edges
-// and by w; that by w gives 2λ = wΣq_i.)
-func BestEdges(name string, steps int, eps0 float64) []float64 {
-	w := math.Expm1(eps0) / float64(steps)
-	z := make([]float64, steps)
-	for j := range z {
-		z[j] = .6 + float64(j)/2
+// Edges returns the edges of [StepUnit], or of [PrivUnit] with encoding [Seed]: those of the
+// configuration, or the best ones, rounded to a thousandth. Other randomizers have none.
+func Edges(name string, c Config) ([]float64, error) {
+	if k, err := KindOf(name); err != nil || !k.Seeds {
+		return nil, err
 	}
-	for range 400 {
-		var density, share, weighted, moved float64
-		for j, edge := range z {
-			q := math.Erfc(edge/math.Sqrt2) / 2
-			density += math.Exp(-edge*edge/2) / math.Sqrt(2*math.Pi)
-			share += q
-			weighted += float64(2*j+1) * q
-		}
-		for j := range z {
-			next := density * (w + float64(2*j+1)/weighted) / (2 + w*share)
-			if name == PrivUnit {
-				next = w * density / (1 + w*share)
-			}
-			step := (next - z[j]) / 2
-			z[j] += step
-			moved = math.Max(moved, math.Abs(step))
-		}
-		if moved < 1e-7 {
-			break
+	_, edges, err := c.shape(name)
+	return edges, err
+}
+
+// bestEdges returns the edges of PrivUnit (one) or StepUnit unless others are given. StepUnit's are
+// [amplify.BestEdges]. PrivUnit's has the least error of an ε₀-LDP report, in many dimensions:
+// z = E[z·h]/E[h].
+func bestEdges(name string, steps int, eps0 float64) []float64 {
+	if name == StepUnit {
+		return amplify.BestEdges(steps, eps0)
+	}
+	less := math.Expm1(eps0)
+	low, high := 0., 9.
+	for range 60 {
+		z := (low + high) / 2
+		if z*(1+less*math.Erfc(z/math.Sqrt2)/2) < less*math.Exp(-z*z/2)/math.Sqrt(2*math.Pi) {
+			low = z
+		} else {
+			high = z
 		}
 	}
-	for j := range z {
-		z[j] = math.Round(1000*z[j]) / 1000
-	}
-	return z
+	return []float64{math.Round(1000*high) / 1000}
 }
 
 func newStepUnit(c Config) (Randomizer, error) {
-	given := len(c.Edges) > 0
 	c, edges, err := c.shape(StepUnit)
 	switch {
 	case err != nil:
@@ -126,16 +123,7 @@ func newStepUnit(c Config) (Randomizer, error) {
 	case c.Encoding == Seed:
 		return newSeeded(StepUnit, c, edges)
 	}
-	size := math.Sqrt(float64(c.Dim)) // the largest score
-	if given && edges[len(edges)-1] >= size {
-		return nil, fmt.Errorf("randomizer: edges %v must be below sqrt(dim) = %.4g", edges, size)
-	}
-	if !given { // in few dimensions fewer caps fit
-		edges = slices.DeleteFunc(edges, func(z float64) bool { return z > .9*size })
-		if len(edges) == 0 {
-			edges = []float64{0}
-		}
-	}
+	size := math.Sqrt(float64(c.Dim))
 	m := &stepUnit{}
 	for _, z := range edges {
 		m.caps = append(m.caps, newSphereCap(c.Dim, math.Acos(z/size)))

@@ -97,6 +97,17 @@ func (c *Client) Check(ann wire.Announcement) error {
 	return nil
 }
 
+// ForRound returns the client of a round over a network, which is named by its announcement's
+// digest: some mechanisms' reports mean something in one round only.
+func (c *Client) ForRound(announcement [32]byte) *Client {
+	out := *c
+	out.config.Mechanism = randomizer.ForRound(c.config.Mechanism, announcement)
+	return &out
+}
+
+// NewReport returns a report for Report to write to.
+func (c *Client) NewReport() *randomizer.Report { return c.config.Mechanism.NewReport() }
+
 // Report clips grad, randomizes it and writes the report into r; grad is working memory
 // afterwards. It cannot fail, because a failure would reveal something about the data.
 func (c *Client) Report(src rng.Source, grad []float32, r *randomizer.Report) {

@@ -4,12 +4,14 @@
 package coordinator
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/learn/optimize"
@@ -88,8 +90,10 @@ type Coordinator struct {
 
 	config Config
 	opened int64 // the round whose batch may be opened; 0 if none
-	batch  [32]byte
-	mean   []float64
+	// reports is the mechanism of the open round's reports.
+	reports randomizer.Mechanism
+	batch   [32]byte
+	mean    []float64
 }
 
 // New returns the coordinator before round 1.
@@ -204,7 +208,10 @@ func (c *Coordinator) Receive(ctx context.Context, b wire.RoundClosed) error {
 			return err
 		}
 	}
-	c.opened, c.batch = b.Round, b.Digest
+	c.opened, c.batch, c.reports = b.Round, b.Digest, c.config.Mechanism
+	if b.Announcement != ([32]byte{}) { // reports were made over a network
+		c.reports = randomizer.ForRound(c.config.Mechanism, b.Announcement)
+	}
 	return nil
 }
 
@@ -314,6 +321,7 @@ func (c *Coordinator) epochCharged(round int64) bool {
 
 // Tally sums opened messages: of each client one report, or several. Each tally belongs to one
 // goroutine. Sums are exact integers, so it does not matter how messages are spread over tallies.
+// Equal messages of a [randomizer.Distinct] mechanism count once: End leaves out the others.
 type Tally struct {
 	Sum      []int64 // of the accepted messages
 	Accepted int64   // number of messages
@@ -321,6 +329,10 @@ type Tally struct {
 
 	mechanism randomizer.Mechanism
 	round     int64
+	// distinct is the mechanism if equal reports count once; identities are those of the reports
+	// in Sum.
+	distinct   randomizer.Distinct
+	identities [][16]byte
 }
 
 // NewTally returns an empty tally of the charged round.
@@ -328,7 +340,12 @@ func (c *Coordinator) NewTally() (*Tally, error) {
 	if c.opened == 0 {
 		return nil, errors.New("coordinator: no round is charged, nothing may be opened")
 	}
-	return &Tally{mechanism: c.config.Mechanism, round: c.opened, Sum: make([]int64, c.config.Mechanism.Facts().Dim)}, nil
+	if c.reports == nil {
+		return nil, errors.New("coordinator: the charged batch was not received again")
+	}
+	t := &Tally{mechanism: c.reports, round: c.opened, Sum: make([]int64, c.reports.Facts().Dim)}
+	t.distinct, _ = c.reports.(randomizer.Distinct)
+	return t, nil
 }
 
 // Open validates a message and adds it. A message out of shape or range is counted as rejected
@@ -340,6 +357,26 @@ func (t *Tally) Open(r *randomizer.Report) {
 	}
 	t.mechanism.Add(t.Sum, r)
 	t.Accepted++
+	if t.distinct != nil {
+		t.identities = append(t.identities, t.distinct.Identity(r))
+	}
+}
+
+// repeated takes out of a sum what reports that are equal to another one of the tallies added to
+// it, and returns their number.
+func repeated(sum []int64, tallies []*Tally) (n int64) {
+	var all [][16]byte
+	for _, t := range tallies {
+		all = append(all, t.identities...)
+	}
+	slices.SortFunc(all, func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) })
+	for i := 1; i < len(all); i++ {
+		if all[i] == all[i-1] {
+			tallies[0].distinct.Remove(sum, all[i])
+			n++
+		}
+	}
+	return n
 }
 
 // AddSum adds the sum of n reports that nobody has seen one by one.
@@ -411,6 +448,8 @@ func (c *Coordinator) End(tallies ...*Tally) (accepted, rejected int64, err erro
 		accepted += t.Accepted
 		rejected += t.Rejected
 	}
+	again := repeated(sum, tallies)
+	accepted, rejected = accepted-again, rejected+again
 	if accepted > 0 {
 		if m, ok := c.config.Mechanism.(ranged); ok {
 			if err := m.CheckSum(sum, accepted); err != nil {

@@ -5,6 +5,7 @@ package mechanism
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/riffle-dp/riffle/dp"
@@ -27,15 +28,18 @@ func New(w wire.Mechanism) (randomizer.Randomizer, error) {
 	if w.Bits < 0 || w.Bits > w.Dim {
 		return nil, fmt.Errorf("mechanism: bits = %d must lie between 0 and dim = %d", w.Bits, w.Dim)
 	}
-	if w.Encoding != "" || len(w.Edges) != 0 || w.Height != 0 {
-		return nil, fmt.Errorf("mechanism: %q with encoding %q and %d edges is not known", w.Name, w.Encoding, len(w.Edges))
-	}
 	noise, summed := strings.CutPrefix(w.Name, sumPrefix)
 	if !summed {
 		if w.Sum != (wire.Sum{}) {
 			return nil, fmt.Errorf("mechanism: %q is not a vector sum but has its parameters", w.Name)
 		}
-		return randomizer.New(w.Name, randomizer.Config{Dim: int(w.Dim), Radius: w.Clip, Eps0: w.Eps0, Bits: int(w.Bits)})
+		if err := checkSteps(w); err != nil {
+			return nil, err
+		}
+		return randomizer.New(w.Name, randomizer.Config{Dim: int(w.Dim), Radius: w.Clip, Eps0: w.Eps0, Bits: int(w.Bits), Encoding: w.Encoding, Edges: w.Edges})
+	}
+	if w.Encoding != "" || len(w.Edges) != 0 || w.Height != 0 {
+		return nil, fmt.Errorf("mechanism: vector sum %q with encoding %q and %d edges", w.Name, w.Encoding, len(w.Edges))
 	}
 	if w.Eps0 != 0 || w.Bits != 0 || noise != w.Sum.Noise {
 		return nil, fmt.Errorf("mechanism: %q with eps0 = %v, bits = %d, noise %q", w.Name, w.Eps0, w.Bits, w.Sum.Noise)
@@ -45,6 +49,42 @@ func New(w wire.Mechanism) (randomizer.Randomizer, error) {
 		Grid: s.Grid, Norm: s.Norm, Split: s.Split,
 		Noise: vecsum.Noise{Kind: vecsum.NoiseKind(s.Noise), Bits: s.NoiseBits, P: s.NoiseP, Variance: s.NoiseVariance}}
 	return NewVectorSum(p, s.Sigma)
+}
+
+// checkSteps makes sure that a description states the edges that its mechanism has, so that
+// nobody has to choose them again, and the height that follows from ε₀.
+func checkSteps(w wire.Mechanism) error {
+	edges, err := randomizer.Edges(w.Name, randomizer.Config{Dim: int(w.Dim), Radius: w.Clip, Eps0: w.Eps0, Bits: int(w.Bits), Encoding: w.Encoding, Edges: w.Edges})
+	if err != nil {
+		return err
+	}
+	if len(edges) != len(w.Edges) {
+		return fmt.Errorf("mechanism: %q with encoding %q and %d edges, want %d", w.Name, w.Encoding, len(w.Edges), len(edges))
+	}
+	if want := stepHeight(w); !(math.Abs(w.Height-want) <= 1e-12*want) {
+		return fmt.Errorf("mechanism: steps of height %v, want %v at eps0 = %v", w.Height, want, w.Eps0)
+	}
+	return nil
+}
+
+// stepHeight returns what each edge adds to the density of a report; 0 if there are no edges.
+func stepHeight(w wire.Mechanism) float64 {
+	if len(w.Edges) == 0 {
+		return 0
+	}
+	return math.Expm1(w.Eps0) / float64(len(w.Edges))
+}
+
+// Describe returns the description of a randomizer, of which New makes it.
+func Describe(name string, c randomizer.Config, clipMode string) (wire.Mechanism, error) {
+	w := wire.Mechanism{Name: name, Dim: int64(c.Dim), Clip: c.Radius, ClipMode: clipMode, Eps0: c.Eps0, Bits: int64(c.Bits)}
+	if c.Encoding == randomizer.Seed {
+		w.Encoding = wire.EncodingSeed
+	}
+	var err error
+	w.Edges, err = randomizer.Edges(name, c)
+	w.Height = stepHeight(w)
+	return w, err
 }
 
 // minVariance is the smallest variance that one client's unbounded noise may have over a

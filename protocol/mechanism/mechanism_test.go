@@ -55,7 +55,25 @@ func TestDescriptionsBuild(t *testing.T) {
 	}
 	for _, kind := range randomizer.Kinds() {
 		name := kind.Name
-		m, err := New(wire.Mechanism{Name: name, Dim: 12, Clip: 1, Eps0: 2})
+		c := randomizer.Config{Dim: 12, Radius: 1, Eps0: 2}
+		if kind.Seeds {
+			c.Encoding = randomizer.Seed
+			w, err := Describe(name, c, "norm")
+			if err != nil || len(w.Edges) == 0 || w.Encoding != wire.EncodingSeed {
+				t.Fatalf("%s: %+v, %v", name, w, err)
+			}
+			m, err := New(w)
+			if err != nil || m.Event() != must(randomizer.New(name, c)).Event() {
+				t.Fatal(name, err)
+			}
+			testSeeds(t, m)
+			c.Encoding = randomizer.Values
+		}
+		w, err := Describe(name, c, "norm")
+		if err != nil || !kind.Steps && !reflect.DeepEqual(w, wire.Mechanism{Name: name, Dim: 12, Clip: 1, ClipMode: "norm", Eps0: 2}) {
+			t.Fatalf("%s: %+v, %v", name, w, err)
+		}
+		m, err := New(w)
 		if err != nil {
 			t.Fatal(name, err)
 		}
@@ -68,6 +86,47 @@ func TestDescriptionsBuild(t *testing.T) {
 	}
 	if p, err := Norm(sum(t, vecsum.Binomial).Describe()); err != nil || p != 2 {
 		t.Errorf("norm of a vector sum %v, %v", p, err)
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// testSeeds sends a seed through the contents of a report, whose size the randomizer tells.
+func testSeeds(t *testing.T, m randomizer.Randomizer) {
+	t.Helper()
+	announcement := [32]byte{4}
+	of := randomizer.ForRound(m, announcement)
+	r := of.NewReport()
+	of.Randomize(rng.Replay(1), make([]float32, 12), r)
+	part, share, err := Contents(rng.Replay(2), m, announcement, r)
+	size, other, sizeErr := ContentSizes(m)
+	if err != nil || sizeErr != nil || len(part) != 16 || size != 16 || share != nil || other != 0 {
+		t.Errorf("%s: %d bytes of %d, %d of %d: %v, %v", m.Facts().Name, len(part), size, len(share), other, err, sizeErr)
+	}
+}
+
+// A description says the edges and the height, and they agree with ε₀.
+func TestStepsAreChecked(t *testing.T) {
+	good := must(Describe(randomizer.StepUnit, randomizer.Config{Dim: 30, Radius: 1, Eps0: 2, Encoding: randomizer.Seed}, "norm"))
+	for want, change := range map[string]func(*wire.Mechanism){
+		"0 edges, want 3":    func(m *wire.Mechanism) { m.Edges = nil },
+		"height":             func(m *wire.Mechanism) { m.Height *= 1.001 },
+		"steps of height":    func(m *wire.Mechanism) { m.Edges = m.Edges[:2] },
+		"rise":               func(m *wire.Mechanism) { m.Edges = []float64{1, 1, 2} },
+		"3 edges, want 0":    func(m *wire.Mechanism) { m.Name = "r2"; m.Encoding = "" },
+		`encoding "other"`:   func(m *wire.Mechanism) { m.Encoding = "other" },
+		"with 0 steps and 3": func(m *wire.Mechanism) { m.Name = "privunit" },
+	} {
+		m := good
+		change(&m)
+		if _, err := New(m); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
 	}
 }
 

@@ -22,7 +22,7 @@ func (m *VectorSum) Shares(announcement [32]byte) (*vecsum.Shares, error) {
 func Contents(src rng.Source, m randomizer.Mechanism, announcement [32]byte, r *randomizer.Report) (part, share []byte, err error) {
 	v, ok := m.(*VectorSum)
 	if !ok {
-		part, err = randomizer.AppendReport(nil, m, r)
+		part, err = randomizer.AppendReport(nil, randomizer.ForRound(m, announcement), r)
 		return part, nil, err
 	}
 	s, err := v.Shares(announcement)
@@ -47,7 +47,7 @@ func Contents(src rng.Source, m randomizer.Mechanism, announcement [32]byte, r *
 func ContentSizes(m randomizer.Mechanism) (part, share int64, err error) {
 	v, ok := m.(*VectorSum)
 	if !ok {
-		return int64(m.Facts().Bytes), 0, nil
+		return int64(randomizer.ForRound(m, [32]byte{}).Facts().Bytes), 0, nil
 	}
 	if v.Params.Split {
 		return 0, 0, errors.New("mechanism: a vector sum with split signs has no reports over a network")

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"strconv"
+	"strings"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/learn/optimize"
@@ -49,6 +51,9 @@ type PrivacyConfig struct {
 	Rounds        int64
 	Randomizer    string // see randomizers
 	Bits          int64
+	Encoding      string  // of a report of privunit or stepunit; "": values
+	Steps         int64   // of stepunit
+	Edges         string  // scores, ascending, separated by commas; see parseEdges
 	Eps0          float64 // ε₀ of a report
 	Sigma         float64 // σ of a client's noise in a vector sum, in clip norms
 	Noise         vecsum.NoiseKind
@@ -139,6 +144,9 @@ func (c *Config) Fields() setting.Table {
 		{Name: "n-min", Part: privacy, Into: &c.NMin, Range: "[1, 1e12]", Help: "a round with fewer reports is void (default 2; with --participation once what a block surely has)"},
 		{Name: "randomizer", Part: privacy, Into: &c.Randomizer, Values: randomizers(), Help: "%s (default privunit)"},
 		{Name: "bits", Part: privacy, Into: &c.Bits, Range: "[1, 1024]", Help: "coordinates of a report of rinf, or bits of r1 (default 1)"},
+		{Name: "encoding", Part: privacy, Into: &c.Encoding, Values: []string{randomizer.Values, randomizer.Seed + "\t16 bytes, whatever the model"}, Help: "of a report of privunit or stepunit: %s (default values; over a network seed)"},
+		{Name: "steps", Part: privacy, Into: &c.Steps, Range: fmt.Sprintf("[1, %d]", randomizer.MaxSteps), Help: "caps of stepunit (default 3)"},
+		{Name: "edges", Part: privacy, Into: &c.Edges, Check: checkEdges, Help: "scores at which the caps of stepunit begin, as 0.95,1.49,2.02 (default: chosen for eps0)"},
 		{Name: "eps0", Part: privacy, Into: &c.Eps0, Range: fmt.Sprintf("(0, %d]", dp.MaxEps0), Help: "local privacy parameter of each report (default 2.5, or solved for --epsilon)"},
 		{Name: "sigma", Part: privacy, Into: &c.Sigma, Range: fmt.Sprintf("(0, %g]", dp.MaxSigma), Help: "of a vector sum: noise of each client in clip norms (default: solved for --epsilon, which then is 1)"},
 		{Name: "noise", Part: privacy, Into: &c.Noise, Values: []string{string(vecsum.Binomial) + "\tthe default", string(vecsum.Skellam) + "\tthe default if distributed", string(vecsum.DiscreteGaussian)}, Help: "of a vector sum: %s"},
@@ -164,6 +172,34 @@ func (c *Config) Fields() setting.Table {
 }
 
 const theorem3 = "theorem3"
+
+func checkEdges(text string) error {
+	_, err := parseEdges(text)
+	return err
+}
+
+// parseEdges reads a list of scores.
+func parseEdges(text string) (edges []float64, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for word := range strings.SplitSeq(text, ",") {
+		z, err := strconv.ParseFloat(word, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a number", word)
+		}
+		edges = append(edges, z)
+	}
+	return edges, nil
+}
+
+func formatEdges(edges []float64) string {
+	var words []string
+	for _, z := range edges {
+		words = append(words, strconv.FormatFloat(z, 'g', -1, 64))
+	}
+	return strings.Join(words, ",")
+}
 
 func checkLR(text string) error {
 	if text == theorem3 {

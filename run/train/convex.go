@@ -346,7 +346,11 @@ func (n *planNoise) ask(c PrivacyConfig) float64 {
 		}
 		c.Eps0 = eps0
 	}
-	m, err := randomizer.New(c.kind().Name, randomizer.Config{Dim: n.dim, Radius: c.Clip, Eps0: c.Eps0, Bits: int(c.Bits)})
+	shape, err := c.shape(n.dim)
+	var m randomizer.Randomizer
+	if err == nil {
+		m, err = randomizer.New(c.kind().Name, shape)
+	}
 	if err != nil {
 		n.failed = inputError("%v", err)
 		return math.Inf(1)

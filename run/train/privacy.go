@@ -307,11 +307,39 @@ func (c PrivacyConfig) newMechanism(dim int) (randomizer.Mechanism, dp.Report, e
 		}
 		return m, m.Event(), nil
 	}
-	m, err := randomizer.New(c.kind().Name, randomizer.Config{Dim: dim, Radius: c.Clip, Eps0: c.Eps0, Bits: int(c.Bits)})
+	shape, err := c.shape(dim)
+	if err != nil {
+		return nil, dp.Report{}, err
+	}
+	m, err := randomizer.New(c.kind().Name, shape)
 	if err != nil {
 		return nil, dp.Report{}, err
 	}
 	return m, m.Event(), nil
+}
+
+// shape returns the configuration of the randomizer for gradients of this many coordinates.
+func (c PrivacyConfig) shape(dim int) (randomizer.Config, error) {
+	edges, err := parseEdges(c.Edges)
+	return randomizer.Config{Dim: dim, Radius: c.Clip, Eps0: c.Eps0, Bits: int(c.Bits),
+		Encoding: c.Encoding, Steps: int(c.Steps), Edges: edges}, err
+}
+
+// resolveEdges chooses the edges of a mechanism that has some.
+func (c *PrivacyConfig) resolveEdges(dim int) error {
+	if !c.Trust.Is(dp.LocallyPrivate) || !c.kind().Seeds {
+		return nil
+	}
+	shape, err := c.shape(dim)
+	if err != nil {
+		return err
+	}
+	edges, err := randomizer.Edges(c.kind().Name, shape)
+	c.Edges = formatEdges(edges)
+	if c.Steps != 0 {
+		c.Steps = int64(len(edges)) // in few dimensions fewer caps fit
+	}
+	return err
 }
 
 // newVectorSum designs a round: the least noise for which sums of at least n-min reports are

@@ -101,6 +101,10 @@ func (c Config) Check() error {
 		return inputError("transport bits carries binomial noise, not %s, which has no largest value", c.Noise)
 	case c.Bits != 0 && !c.kind().Bits:
 		return inputError("bits = %d goes with randomizer rinf or r1, not %s", c.Bits, c.Randomizer)
+	case c.Encoding != "" && c.kind().Name != "" && !c.kind().Seeds, c.Encoding != "" && c.Trust.Is(dp.SumsOnly):
+		return inputError("encoding %s goes with randomizer privunit or stepunit", c.Encoding)
+	case (c.Steps != 0 || c.Edges != "" && c.Encoding != randomizer.Seed) && !c.kind().Steps:
+		return inputError("steps and edges go with randomizer stepunit (edges also with encoding seed)")
 	case c.Loss != "" && c.Loss != crossEntropy && c.Model != linear:
 		return inputError("loss %s goes with model linear, not %s", c.Loss, c.Model)
 	case c.Lambda != 0 && (c.Model != linear || c.Loss == crossEntropy):

@@ -129,6 +129,9 @@ func (c *Config) parts(d *Data, m *model.Model) (p parts, err error) {
 	if p.blocks, err = c.blocks(); err != nil {
 		return p, err
 	}
+	if err := c.resolveEdges(m.Params); err != nil {
+		return p, inputError("%v", err)
+	}
 	if p.mechanism, p.promise, err = c.newMechanism(m.Params); err != nil {
 		return p, inputError("%v", err)
 	}

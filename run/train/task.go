@@ -85,6 +85,9 @@ func NewTask(ctx context.Context, name string, c Config, e Enrolled) (*Setup, er
 	if c.NMin, err = c.networkMin(e.MinReports); err != nil {
 		return nil, err
 	}
+	if c.Encoding == "" && c.Trust.Is(dp.LocallyPrivate) && (c.Randomizer == "" || c.kind().Seeds) {
+		c.Encoding = randomizer.Seed
+	}
 	c.begin()
 	t, err := newTask(ctx, c)
 	if err != nil {
@@ -170,8 +173,13 @@ func (t *Setup) describe(name string, population wire.ID) error {
 	if m, ok := t.Mechanism.(*mechanism.VectorSum); ok {
 		w = m.Describe()
 	} else {
-		w = wire.Mechanism{Name: c.kind().Name, Dim: int64(t.Model.Params), Clip: c.Clip, ClipMode: string(c.ClipMode),
-			Eps0: c.Eps0, Bits: c.Bits}
+		shape, err := c.shape(t.Model.Params)
+		if err != nil {
+			return err
+		}
+		if w, err = mechanism.Describe(c.kind().Name, shape, string(c.ClipMode)); err != nil {
+			return err
+		}
 	}
 	t.Wire = wire.Task{Population: population, Name: name, Trust: c.Trust.Recorded(), Participation: c.Participation,
 		MinReports: c.NMin, Rounds: c.Rounds, Delta: c.Delta, Mechanism: w, Config: config}

@@ -248,13 +248,14 @@ func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, o annou
 	defer clear(w.grad)
 	gradient(o.theta, w.grad)
 	src := r.fleet.noise(m.id, ann.Round)
-	r.terms.Reporter.Report(src, w.grad, w.report)
+	reporter := r.terms.Reporter.ForRound(digest)
+	reporter.Report(src, w.grad, w.report)
 	messages := ann.PerClient()
 	report := wire.Report{Announcement: digest, Client: m.id, Several: messages > 1}
 	rand.Read(report.ID[:])
 	for j := range messages {
 		if j > 0 {
-			r.terms.Reporter.Again(src, w.grad, w.report)
+			reporter.Again(src, w.grad, w.report)
 		}
 		part, share, err := mechanism.Contents(src, r.terms.Mechanism, digest, w.report)
 		if err != nil {

@@ -113,7 +113,7 @@ type Job struct {
 	// The report is reused after the call. It is not called for vector sums. If it, or
 	// one of the next two, returns an error, nothing is released and the round is tried
 	// again later.
-	Record func(round, place int64, r *randomizer.Report) error
+	Record func(announcement [32]byte, round, place int64, r *randomizer.Report) error
 	// RecordSum, if not nil, is called with a vector sum's counts and its number of clients.
 	RecordSum func(round int64, counts []int64, clients int64) error
 	// Discard, if not nil, is called when a charged round gives no step: its recorded reports

@@ -58,7 +58,7 @@ func TestBadMessagesAreLeftOut(t *testing.T) {
 func TestRecordOfSeveralMessages(t *testing.T) {
 	w := newWorld(t, dp.Shuffle, dp.All, several)
 	next := map[int64]int64{}
-	w.config.Record = func(round, at int64, r *randomizer.Report) error {
+	w.config.Record = func(_ [32]byte, round, at int64, r *randomizer.Report) error {
 		a := w.sh.Opened[round-1]
 		who, message := w.batched(a)
 		if want := w.report(round, who[at], a.ModelDigest, message[at]); at != next[round] || fmt.Sprint(want.Value) != fmt.Sprint(r.Value) {

@@ -325,7 +325,7 @@ func TestStandbyTakesOver(t *testing.T) {
 	slow := w.config
 	slow.Evaluate = func([]float32) any { return "first" }
 	first := true
-	slow.Record = func(round, place int64, _ *randomizer.Report) error {
+	slow.Record = func(_ [32]byte, round, place int64, _ *randomizer.Report) error {
 		if round == 3 && first {
 			first = false
 			close(blocked)

@@ -164,7 +164,7 @@ func TestRecord(t *testing.T) {
 	type place struct{ round, place int64 }
 	var order []place
 	failed := false
-	w.config.Record = func(round, at int64, r *randomizer.Report) error {
+	w.config.Record = func(_ [32]byte, round, at int64, r *randomizer.Report) error {
 		if round == 2 && at == 5 && !failed {
 			// The round is taken up again, and nothing of it is released twice.
 			failed = true

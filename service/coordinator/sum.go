@@ -39,9 +39,10 @@ func (r *runner) sumUp(ctx context.Context, a *wire.Announcement, c *wire.RoundC
 	}
 	type counts struct{ key, range_ int64 }
 	rejected := make([]counts, workers)
+	made := randomizer.ForRound(r.mechanism, c.Announcement)
 	reports := make([]*randomizer.Report, workers)
 	for i := range reports {
-		reports[i] = r.mechanism.NewReport()
+		reports[i] = made.NewReport()
 	}
 	open := func(w int, chunk wire.Chunk) ([]*randomizer.Report, error) {
 		var opened []*randomizer.Report
@@ -57,9 +58,9 @@ func (r *runner) sumUp(ctx context.Context, a *wire.Announcement, c *wire.RoundC
 			}
 			report := reports[w]
 			if opened != nil {
-				report = r.mechanism.NewReport()
+				report = made.NewReport()
 			}
-			if randomizer.DecodeReport(content, r.mechanism, report) != nil {
+			if randomizer.DecodeReport(content, made, report) != nil {
 				rejected[w].range_++
 				tallies[w].Rejected++
 				continue
@@ -78,7 +79,7 @@ func (r *runner) sumUp(ctx context.Context, a *wire.Announcement, c *wire.RoundC
 				if report == nil {
 					continue
 				}
-				if err := r.t.Record(c.Round, place+int64(i), report); err != nil {
+				if err := r.t.Record(c.Announcement, c.Round, place+int64(i), report); err != nil {
 					return fmt.Errorf("coordinator: record: %w", err)
 				}
 			}

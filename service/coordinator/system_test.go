@@ -122,7 +122,7 @@ func newSystem(t *testing.T, trust dp.Trust, p dp.Participation, round time.Dura
 			}
 		})
 	}
-	s.config.Record = func(round, place int64, r *randomizer.Report) error {
+	s.config.Record = func(_ [32]byte, round, place int64, r *randomizer.Report) error {
 		if place == 0 {
 			s.rounds[round] = &opened{}
 		}

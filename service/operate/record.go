@@ -18,10 +18,12 @@ import (
 
 // recorder keeps what a coordinator opened, in a file for each round: the reports in the
 // batch's order, or the counts of a vector sum. Its files are what the coordinator sees, and
-// have the privacy that the ledger was charged for.
+// have the privacy that the ledger was charged for. If reports are seeds, a file starts with the
+// digest of the round's announcement, without which they mean nothing.
 type recorder struct {
 	dir       string
-	mechanism randomizer.Mechanism
+	mechanism randomizer.Mechanism // the shape of reports, the same in all rounds
+	keyed     bool                 // whether reports are seeds
 
 	file  *os.File
 	out   *bufio.Writer
@@ -36,7 +38,8 @@ func newRecorder(dir string, t *train.Setup) (*recorder, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("operate: %w", err)
 	}
-	return &recorder{dir: dir, mechanism: t.Mechanism, place: -1}, nil
+	_, keyed := t.Mechanism.(randomizer.Keyed)
+	return &recorder{dir: dir, mechanism: randomizer.ForRound(t.Mechanism, [32]byte{}), keyed: keyed, place: -1}, nil
 }
 
 func recordPath(dir string, round int64) string {
@@ -45,10 +48,15 @@ func recordPath(dir string, round int64) string {
 
 // report writes a report. It is called in the batch's order, from place 0. A place for which it
 // is not called has a report that could not be opened.
-func (r *recorder) report(round, place int64, m *randomizer.Report) error {
+func (r *recorder) report(announcement [32]byte, round, place int64, m *randomizer.Report) error {
 	if r.out == nil || r.round != round || place <= r.place {
 		if err := r.begin(round); err != nil {
 			return err
+		}
+		if r.keyed {
+			if _, err := r.out.Write(announcement[:]); err != nil {
+				return err
+			}
 		}
 	}
 	r.place = place
@@ -99,24 +107,31 @@ func (r *recorder) discard(round int64) error {
 	return nil
 }
 
-// readReports calls f with each report of a round, and returns their number.
-func readReports(path string, m randomizer.Mechanism, f func(*randomizer.Report)) (n int64, err error) {
+// readReports calls f with each report of a round, and returns their number. announcement is zero
+// unless reports are seeds.
+func readReports(path string, m randomizer.Mechanism, f func(*randomizer.Report)) (announcement [32]byte, n int64, err error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return 0, err
+		return announcement, 0, err
 	}
 	defer file.Close()
 	in := bufio.NewReaderSize(file, 1<<16)
+	if _, ok := m.(randomizer.Keyed); ok {
+		if _, err := io.ReadFull(in, announcement[:]); err != nil {
+			return announcement, 0, fmt.Errorf("operate: %s: %w", path, err)
+		}
+	}
+	m = randomizer.ForRound(m, announcement)
 	b := make([]byte, m.Facts().Bytes)
 	for {
 		if _, err := io.ReadFull(in, b); err == io.EOF {
-			return n, nil
+			return announcement, n, nil
 		} else if err != nil {
-			return n, fmt.Errorf("operate: %s: %w", path, err)
+			return announcement, n, fmt.Errorf("operate: %s: %w", path, err)
 		}
 		report := m.NewReport()
 		if err := randomizer.DecodeReport(b, m, report); err != nil {
-			return n, fmt.Errorf("operate: %s: report %d: %w", path, n, err)
+			return announcement, n, fmt.Errorf("operate: %s: report %d: %w", path, n, err)
 		}
 		f(report)
 		n++

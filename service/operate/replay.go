@@ -144,7 +144,7 @@ func replay(ctx context.Context, c config.Coordinator, task *train.Setup, id [32
 	_, summed := task.Mechanism.(*mechanism.VectorSum)
 	for round := int64(1); round <= rounds; round++ {
 		path := recordPath(filepath.Join(c.Record, hex.EncodeToString(id[:])), round)
-		reports, counts, clients, err := readRound(path, task.Mechanism, summed)
+		announcement, reports, counts, clients, err := readRound(path, task.Mechanism, summed)
 		event, charged := charge[round]
 		absent := absentFile(err)
 		if absent && !charged {
@@ -161,7 +161,7 @@ func replay(ctx context.Context, c config.Coordinator, task *train.Setup, id [32
 		if charged && task.Wire.Participation != dp.Once {
 			k = event.Reports + config.Fewer() // reports that could not be opened count too
 		}
-		if err := pure.Receive(ctx, wire.RoundClosed{Round: round, Reports: k, Digest: [32]byte{1}}); err != nil {
+		if err := pure.Receive(ctx, wire.RoundClosed{Announcement: announcement, Round: round, Reports: k, Digest: [32]byte{1}}); err != nil {
 			return nil, fmt.Errorf("operate: round %d: %w", round, err)
 		}
 		if absent {
@@ -203,11 +203,11 @@ func replay(ctx context.Context, c config.Coordinator, task *train.Setup, id [32
 	return pure.Parameters, nil
 }
 
-func readRound(path string, m randomizer.Mechanism, summed bool) (reports []*randomizer.Report, counts []int64, clients int64, err error) {
+func readRound(path string, m randomizer.Mechanism, summed bool) (announcement [32]byte, reports []*randomizer.Report, counts []int64, clients int64, err error) {
 	if summed {
 		counts, clients, err = readSum(path)
-		return nil, counts, clients, err
+		return announcement, nil, counts, clients, err
 	}
-	clients, err = readReports(path, m, func(r *randomizer.Report) { reports = append(reports, r) })
-	return reports, nil, clients, err
+	announcement, clients, err = readReports(path, m, func(r *randomizer.Report) { reports = append(reports, r) })
+	return announcement, reports, nil, clients, err
 }
