@@ -66,7 +66,7 @@ func PlanReport(ctx context.Context, target float64, q Query, report func(eps0 f
 
 // Of returns the query about reports of which all is known that r promises.
 func (q Query) Of(r dp.Report) Query {
-	q.Class, q.Symbols, q.TV, q.Eps0, q.Sigma = r.Class, r.Symbols, r.TV, r.Eps0, r.Sigma
+	q.Class, q.Symbols, q.TV, q.Steps, q.Eps0, q.Sigma = r.Class, r.Symbols, r.TV, r.Steps, r.Eps0, r.Sigma
 	return q
 }
 

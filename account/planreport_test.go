@@ -6,9 +6,13 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/dp/amplify"
+	"github.com/riffle-dp/riffle/dp/gdp"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
 )
 
 func anyReport(eps0 float64) (dp.Report, error) {
@@ -58,6 +62,41 @@ func TestPlanReport(t *testing.T) {
 				t.Logf("target %v, %s: eps0 = %v, epsilon %v, %d calls", target, name, eps0, r.Upper.Eps, calls)
 			}
 		}
+	}
+}
+
+// The eps0 of StepUnit for a budget, a number of rounds and of messages, and the noise that is
+// left: within .2 % of what many reports need in the limit.
+func TestPlanStepUnit(t *testing.T) {
+	for _, c := range []struct {
+		target           float64
+		steps            int
+		rounds, messages int64
+	}{{.65, 3, 160, 1}, {.5, 3, 160, 1}, {.5, 1, 160, 1}, {.5, 6, 300, 1}, {.5, 3, 160, 8}, {1, 3, 160, 8}} {
+		report := func(eps0 float64) (dp.Report, error) {
+			m, err := randomizer.New(randomizer.StepUnit, randomizer.Config{Dim: 1930, Radius: 1, Eps0: eps0, Steps: c.steps, Encoding: randomizer.Seed})
+			if err != nil {
+				return dp.Report{}, err
+			}
+			return m.Event(), nil
+		}
+		const n = 60000
+		q := account.Query{Participation: dp.All, Population: n, Rounds: c.rounds * c.messages, Delta: 1e-5}
+		begun := time.Now()
+		eps0, _, r, err := account.PlanReport(t.Context(), c.target, q, report)
+		if err != nil {
+			t.Fatal(err)
+		}
+		limit := func(eps0 float64) (noise, eps float64) {
+			noise, cost := amplify.StepLimit(math.Expm1(eps0)/float64(c.steps), amplify.BestEdges(c.steps, eps0))
+			mu := math.Sqrt(float64(q.Rounds) * cost / n)
+			return noise, gdp.Mu(mu).Epsilon(1e-5)
+		}
+		noise, eps := limit(eps0)
+		if r.Upper.Eps > c.target || math.Abs(eps/c.target-1) > .002 {
+			t.Errorf("%+v: proved epsilon %v, %v in the limit", c, r.Upper.Eps, eps)
+		}
+		t.Logf("%+v: eps0 = %v, edges %v, proved epsilon %.5f, in the limit %.5f; noise %.4f, a message's share %.4f; %v", c, eps0, amplify.BestEdges(c.steps, eps0), r.Upper.Eps, eps, noise, noise/float64(c.messages), time.Since(begun))
 	}
 }
 
