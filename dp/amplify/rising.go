@@ -63,7 +63,16 @@ func (s Steps) check() error {
 	if !(s.Eta >= 0 && s.Eta < 1) {
 		return fmt.Errorf("amplify: eta = %v must be at least 0 and below 1", s.Eta)
 	}
-	return dp.CheckEps0(s.Eps0())
+	return checkTop(s.Eps0())
+}
+
+// checkTop refuses laws whose largest loss is beyond what the accountant takes. That may be so
+// because of rounding or unequal shares alone, so the blanket may still have a bound.
+func checkTop(eps0 float64) error {
+	if !(eps0 <= dp.MaxEps0) {
+		return fmt.Errorf("amplify: largest loss %v of a report is above %d: %w", eps0, dp.MaxEps0, dp.ErrNoBound)
+	}
+	return dp.CheckEps0(eps0)
 }
 
 // Rising is the family of reports whose density rises in steps with a score.
@@ -104,7 +113,10 @@ func Cap(eps0, a float64) (Family, error) {
 		share = a / common
 	}
 	law, err := pairOf(less, []float64{1 - share, share})
-	return Family{kind: risingKind, eps0: eps0, rising: law}, err
+	if err != nil {
+		return Family{}, err
+	}
+	return Family{kind: risingKind, eps0: law.eps0, rising: law}, nil
 }
 
 // ray is an outcome of one report: its probability in the law of all other reports, and its
@@ -187,5 +199,5 @@ func pairOf(unit float64, mass []float64) (*risingLaw, error) {
 			}
 		}
 	}
-	return l, dp.CheckEps0(l.eps0)
+	return l, checkTop(l.eps0)
 }

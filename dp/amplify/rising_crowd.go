@@ -124,6 +124,11 @@ func (c *risingCrowd) inverted(k int64) []float64 {
 		}
 	}
 	delta[len(u)-1] = 0 // no loss exceeds that of the largest level
+	// δ(g) = 1 − g + g·δ(1/g) and convexity give δ(g) ≥ δ(1) − (1 − δ(1))(g − 1)/2. So the
+	// masses of the pair add up to at most 1.
+	for i, x := range over {
+		delta[0] = math.Min(delta[0], (delta[i]+x/2)/(1+x/2))
+	}
 	mass := hull(over, delta)
 	for i := range mass {
 		mass[i] *= 1 + over[i]/2 // (P+Q)/2 from Q

@@ -237,6 +237,41 @@ func composedEpsilon(t testing.TB, p dp.Pair, times int64, delta float64) float6
 	return c.Epsilon(delta)
 }
 
+// The truth if everybody else holds one input that is orthogonal to the victim's opposite two:
+// everything is known of its law but for the counting, which errs by .1 % of ε at most. It is
+// below the bound, by little.
+func TestRisingAboveOrthogonalMany(t *testing.T) {
+	for _, c := range []struct {
+		eps0  float64
+		edges []float64
+		least float64
+	}{{2.5, []float64{.976}, .9}, {2.5, []float64{1.36}, .94}, {2.834, []float64{.95, 1.49, 2.02}, .9}, {1, []float64{.9}, .9}} {
+		s := normalSteps(c.eps0, 0, c.edges...)
+		law := must(Rising(s)).rising
+		share := []float64{1 - s.Tails[0]}
+		for j, q := range s.Tails {
+			if j+1 < len(s.Tails) {
+				q -= s.Tails[j+1]
+			}
+			share = append(share, q)
+		}
+		truth := &risingLaw{eps0: law.eps0, joint: law.joint}
+		for _, r := range law.rays {
+			for b, q := range share {
+				level := 1 + law.height*float64(b)
+				truth.rays = append(truth.rays, ray{r.mass * q * level, r.p / level, r.q / level})
+			}
+		}
+		others := newRising(truth, 60000, true)
+		others.few = 0
+		got, most := composedEpsilon(t, roundOf(others, 60000, 1), 160, 1e-5), composedEpsilon(t, wholeRound(t, s, 60000), 160, 1e-5)
+		t.Logf("eps0 = %v, edges %v: truth %.4f, bound %.4f, ratio %.3f", c.eps0, c.edges, got, most, got/most)
+		if got > most || got < c.least*most {
+			t.Errorf("eps0 = %v, edges %v: truth %v, bound %v", c.eps0, c.edges, got, most)
+		}
+	}
+}
+
 // ε grows with ε₀, η and the share of a cap, and falls with k.
 func TestRisingOrder(t *testing.T) {
 	at := func(s Steps, k int64) float64 {
