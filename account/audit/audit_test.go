@@ -61,6 +61,22 @@ func TestTrueClaimsStand(t *testing.T) {
 	}
 }
 
+// Seeds keep their claim too, and nearly reach it: those that a client searches for, and those that
+// a simulation draws the values of. Seeds made for more than is claimed are refuted.
+func TestSeedsStand(t *testing.T) {
+	for _, name := range []string{randomizer.PrivUnit, randomizer.StepUnit} {
+		m := must(randomizer.New(name, randomizer.Config{Dim: 9, Radius: 1, Eps0: 2, Encoding: randomizer.Seed}))
+		for _, face := range []randomizer.Mechanism{m, randomizer.ForRound(m, [32]byte{3})} {
+			if r := run(t, face, m.Event().Eps0, 100_000); r.Refuted || r.LowerBound < 1.5 {
+				t.Errorf("%s, %d bits: %+v", name, face.Facts().Bits, r)
+			}
+			if r := run(t, face, 1.4, 100_000); !r.Refuted {
+				t.Errorf("%s, %d bits: a claim of 1.4 stands: %+v", name, face.Facts().Bits, r)
+			}
+		}
+	}
+}
+
 func TestSeveralCoordinatesStand(t *testing.T) {
 	for _, name := range []string{"rinf", "r1"} {
 		m := must(randomizer.New(name, randomizer.Config{Dim: 6, Radius: 1, Eps0: 4, Bits: 2}))

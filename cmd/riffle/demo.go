@@ -50,6 +50,7 @@ func newDemo() *cobra.Command {
 	var out, resume string
 	var eps0, epsilon, gamma float64
 	var k int64
+	var task train.PrivacyConfig
 	var guard string
 	var show output
 	cmd := &cobra.Command{
@@ -78,7 +79,7 @@ processes; --resume continues from there.`,
 				}
 				return d.run(cmd, show, true)
 			}
-			if err := d.settle(eps0, epsilon, gamma, k, guard); err != nil {
+			if err := d.settle(task, eps0, epsilon, gamma, k, guard); err != nil {
 				return err
 			}
 			fresh := out == ""
@@ -114,6 +115,8 @@ processes; --resume continues from there.`,
 		{Name: "participation", Into: &d.Participation, Values: valuesOf("participation"), Help: "%s (default: all; check-in where trust is distributed)"},
 		{Name: "k", Into: &k, Range: "[1, 1e6]", Help: "clients a round, with --participation sampled or once (default: half; once: as many as give --rounds rounds)"},
 		{Name: "gamma", Into: &gamma, Default: "0.5", Help: "each client's chance to take part, with --participation check-in"},
+		{Name: "randomizer", Into: &task.Randomizer, Values: valuesOf("randomizer"), Help: "with --trust " + dp.AnyTrust(dp.LocallyPrivate) + ": %s (default privunit)"},
+		{Name: "encoding", Into: &task.Encoding, Values: valuesOf("encoding"), Help: "of a report of privunit or stepunit: %s (default seed)"},
 		{Name: "eps0", Into: &eps0, Default: "2", Help: "local privacy parameter of a report, with --trust " + dp.AnyTrust(dp.LocallyPrivate)},
 		{Name: "epsilon", Into: &epsilon, Default: "1", Help: "budget that the noise is chosen for, with --trust " + dp.AnyTrust(dp.SumsOnly)},
 		{Name: "guard", Into: &guard, Help: "keep the last good model where its evaluation falls by more, as accuracy:0.05 (default: none)"},
@@ -129,7 +132,7 @@ processes; --resume continues from there.`,
 }
 
 // settle fixes the task's settings, from the demo's and the arguments.
-func (d *demo) settle(eps0, epsilon, gamma float64, k int64, guard string) error {
+func (d *demo) settle(task train.PrivacyConfig, eps0, epsilon, gamma float64, k int64, guard string) error {
 	if d.Processes > d.Clients {
 		d.Processes = d.Clients
 	}
@@ -145,6 +148,7 @@ func (d *demo) settle(eps0, epsilon, gamma float64, k int64, guard string) error
 	}
 	c := train.Default()
 	c.Data, c.Trust, c.Participation, c.Rounds, c.Model, c.Guard = d.Data, d.Trust, d.Participation, d.Rounds, "hog-linear", guard
+	c.Randomizer, c.Encoding = task.Randomizer, task.Encoding
 	images, _, err := train.LoadImages(d.Data)
 	if err != nil {
 		return err
@@ -394,8 +398,9 @@ type demoResult struct {
 	Trust      dp.Trust              `json:"trust"`
 	Takes      string                `json:"participation"`
 	Model      string                `json:"model"`
-	Replayed   bool                  `json:"replayed"` // the replayed model equals the released one, bit for bit
-	Clean      bool                  `json:"clean"`    // every store passed its check
+	Replayed   bool                  `json:"replayed"`     // the replayed model equals the released one, bit for bit
+	Clean      bool                  `json:"clean"`        // every store passed its check
+	Report     int64                 `json:"report_bytes"` // the size of what a client posts in a round
 	Dir        string                `json:"dir,omitempty"`
 	population float64
 }
@@ -428,10 +433,15 @@ func (d *demo) check(ctx context.Context, took time.Duration) (*demoResult, erro
 			return nil, fmt.Errorf("fsck %s: %s: %s (%d problems)", role, r.Problems[0].Where, r.Problems[0].What, len(r.Problems))
 		}
 	}
+	suite, _ := config.ParseSuite(d.Suite) // cannot fail: it was checked
+	size, err := replay.PostSize(suite)
+	if err != nil {
+		return nil, err
+	}
 	return &demoResult{Released: replay.Released, Accepted: replay.Reports, Rejected: replay.Rejected, Accuracy: replay.Evaluation.Accuracy, Baseline: replay.Baseline.Accuracy,
 		Epsilon: dp.Number(replay.Epsilon.Eps), Entries: book.Entries, Seconds: took.Seconds(), Delta: replay.Epsilon.Delta, Bound: replay.Epsilon.Method,
 		Rounds: d.Rounds, Clients: d.Clients, Trust: d.Trust, Takes: string(d.Participation), Model: hex.EncodeToString(replay.Model[:]),
-		Replayed: true, Clean: true, Dir: d.dir, population: float64(book.Epsilon)}, nil
+		Replayed: true, Clean: true, Report: size, Dir: d.dir, population: float64(book.Epsilon)}, nil
 }
 
 func (r *demoResult) print(w io.Writer) error {
@@ -439,7 +449,7 @@ func (r *demoResult) print(w io.Writer) error {
 	p.row("test accuracy", "%.2f %%", 100*r.Accuracy)
 	p.row("baseline", "%.2f %%, always the most frequent class", 100*r.Baseline)
 	p.row("epsilon", "%s at delta = %g (%s, proved; replace one client), counted from %s", roundUp(float64(r.Epsilon)), r.Delta, r.Bound, counted(r.Entries, "ledger entry"))
-	p.row("rounds", "%d of %d released, %s summed", r.Released, r.Rounds, counted(r.Accepted, "report"))
+	p.row("rounds", "%d of %d released, %s summed, %d bytes each", r.Released, r.Rounds, counted(r.Accepted, "report"), r.Report)
 	for reason, n := range r.Rejected {
 		p.row("", "%d %s", n, reason)
 	}

@@ -106,6 +106,12 @@ func TestContradictionsAreRefused(t *testing.T) {
 		"needs radius":                     func(c *Config) { c.LR = "theorem3" },
 		"budget":                           func(c *Config) { c.Trust, c.Epsilon = "none", 1 },
 		"no meaning":                       func(c *Config) { c.Trust, c.Eps0 = "none", 1 },
+		"privunit or stepunit":             func(c *Config) { c.Randomizer, c.Encoding = "r2", "seed" },
+		"with randomizer privunit":         func(c *Config) { c.Trust, c.Encoding = "vector-sum", "seed" },
+		"edges go with randomizer":         func(c *Config) { c.Randomizer, c.Edges = "privunit", "1" },
+		"steps and edges":                  func(c *Config) { c.Steps = 2 },
+		`"1.2.3" is not a number`:          func(c *Config) { c.Randomizer, c.Edges = "stepunit", "1,1.2.3" },
+		"between 1 and 16":                 func(c *Config) { c.Randomizer, c.Steps = "stepunit", 17 },
 		"at most 50":                       func(c *Config) { c.Eps0 = 99 },
 		"at least":                         func(c *Config) { c.Dropout = -1 },
 	} {

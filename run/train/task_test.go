@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
@@ -50,6 +51,8 @@ func TestTaskIsMadeAgainFromWhatWasSigned(t *testing.T) {
 		"vector-sum":  func(c *Config) { c.Trust, c.Epsilon = "vector-sum", 20 },
 		"per-client":  func(c *Config) { c.PerClient, c.Eps0 = 2, 1.5 },
 		"ranges":      func(c *Config) { c.Range = "*=0..2" },
+		"steps":       func(c *Config) { c.Randomizer, c.Steps = "stepunit", 2 },
+		"values":      func(c *Config) { c.Randomizer, c.Encoding, c.Edges = "stepunit", "values", "0.5,1.25" },
 		"random list": func(c *Config) { c.LR, c.Seed, c.Workers = "0.3,0.1@2", 9, 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -61,6 +64,14 @@ func TestTaskIsMadeAgainFromWhatWasSigned(t *testing.T) {
 			}
 			if made.Config.Population != 40 || made.Wire.MinReports < 10 || made.Wire.MinReports > 36 {
 				t.Errorf("n = %d, n-min = %d", made.Config.Population, made.Wire.MinReports)
+			}
+			// Reports are seeds unless the task says otherwise, and the task states the edges.
+			if w := made.Wire.Mechanism; c.Trust.Is(dp.LocallyPrivate) && made.Config.kind().Seeds && name != "values" {
+				if w.Encoding != wire.EncodingSeed || len(w.Edges) == 0 || made.Config.Encoding != "seed" || made.Config.Edges != formatEdges(w.Edges) {
+					t.Errorf("a task with %+v, configured as %+v", w, made.Config)
+				}
+			} else if w.Encoding != "" || len(w.Edges) != strings.Count(made.Config.Edges, ".") {
+				t.Errorf("a task with %+v, configured as %+v", w, made.Config)
 			}
 			if bytes.Contains(made.Wire.Config, []byte(filepath.Dir(path))) {
 				t.Error("the task shows a path of the coordinator's machine")

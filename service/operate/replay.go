@@ -13,6 +13,7 @@ import (
 	"github.com/riffle-dp/riffle/learn/model"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/protocol/coordinator"
+	"github.com/riffle-dp/riffle/protocol/envelope"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/mechanism"
 	"github.com/riffle-dp/riffle/protocol/wire"
@@ -37,6 +38,25 @@ type replayed struct {
 	// Baseline is the best constant's result on the same examples.
 	Baseline train.Baseline
 	Rejected map[wire.Reason]int64
+
+	part, share int64 // sizes of a message's parts before they are sealed
+	messages    int64 // of a report
+}
+
+// PostSize returns the size of what a client posts in a round: the sealed report with its pass.
+func (r *replayed) PostSize(s wire.Suite) (int64, error) {
+	part, err := envelope.PartSize(s, r.part)
+	if err != nil {
+		return 0, err
+	}
+	share := int64(0)
+	if r.share > 0 {
+		if share, err = envelope.PartSize(s, r.share); err != nil {
+			return 0, err
+		}
+	}
+	size, err := envelope.ReportSize(s, part*r.messages, share)
+	return size + int64(len(wire.ID{})), err
 }
 
 // ReplayTask recomputes a task's model from the recorded reports with the pure functions. It
@@ -75,7 +95,10 @@ func ReplayTask(ctx context.Context, path string, id [32]byte) (*replayed, error
 	if err != nil {
 		return nil, err
 	}
-	out := &replayed{Rounds: state.Round, Released: state.Released, Rejected: state.Rejected}
+	out := &replayed{Rounds: state.Round, Released: state.Released, Rejected: state.Rejected, messages: w.PerClient()}
+	if out.part, out.share, err = mechanism.ContentSizes(task.Mechanism); err != nil {
+		return nil, err
+	}
 	entries := book.TaskEntries(id)
 	out.Entries = int64(len(entries))
 	theta, err := replay(ctx, c, task, id, state.Round, entries, out)
