@@ -146,31 +146,33 @@ func roundWide(dst []int32, x []float32, z []float64, along float64) {
 	}
 }
 
+// wideMagic is roundMagic for units of 1/seedUnit. Its low 32 bits are 0, so those of a sum with
+// it are the integer, if that fits.
+const wideMagic = roundMagic / seedUnit
+
 // fits is roundWide without the cut, and says whether nothing had to be cut.
 func fits(dst []int32, x []float32, z []float64, along float64) bool {
-	const least = -1 << 31
+	const least = 0x4178000000000000 - 1<<31 // the bits of wideMagic − 8
 	var beyond uint64
 	x, z = x[:len(dst)], z[:len(dst)]
 	for len(dst) >= 4 && len(x) >= 4 && len(z) >= 4 {
-		y0 := float64(along*float64(x[0])) + z[0]
-		y1 := float64(along*float64(x[1])) + z[1]
-		y2 := float64(along*float64(x[2])) + z[2]
-		y3 := float64(along*float64(x[3])) + z[3]
-		v0, v1, v2, v3 := whole(y0), whole(y1), whole(y2), whole(y3)
-		beyond |= uint64(v0-least) | uint64(v1-least) | uint64(v2-least) | uint64(v3-least)
-		dst[0], dst[1], dst[2], dst[3] = int32(v0), int32(v1), int32(v2), int32(v3)
+		b0 := math.Float64bits(float64(along*float64(x[0])) + z[0] + wideMagic)
+		b1 := math.Float64bits(float64(along*float64(x[1])) + z[1] + wideMagic)
+		b2 := math.Float64bits(float64(along*float64(x[2])) + z[2] + wideMagic)
+		b3 := math.Float64bits(float64(along*float64(x[3])) + z[3] + wideMagic)
+		beyond |= (b0 - least) | (b1 - least) | (b2 - least) | (b3 - least)
+		dst[0], dst[1], dst[2], dst[3] = int32(b0), int32(b1), int32(b2), int32(b3)
 		dst, x, z = dst[4:], x[4:], z[4:]
 	}
 	for i := range dst {
-		v := whole(float64(along*float64(x[i])) + z[i])
-		beyond |= uint64(v - least)
-		dst[i] = int32(v)
+		b := math.Float64bits(float64(along*float64(x[i])) + z[i] + wideMagic)
+		beyond |= b - least
+		dst[i] = int32(b)
 	}
 	return beyond>>32 == 0
 }
 
 // whole returns the integer nearest to y·seedUnit, |y| < 2^22.
 func whole(y float64) int64 {
-	const magic, zero = roundMagic / seedUnit, 0x4178000000000000 // and its bits
-	return int64(math.Float64bits(y+magic)) - zero
+	return int64(math.Float64bits(y+wideMagic)) - 0x4178000000000000
 }

@@ -58,11 +58,10 @@ func (m *Mechanism) weight() float64 {
 // normal. The law is that of [Mechanism.Draw] up to Eta.
 func (m *Mechanism) SimulateScore(src rng.Source) float64 {
 	// h is a mixture: 1 with weight 1, and each edge's step with weight Height·q.
-	u := m.weight() * float64(src.Uint64()>>11) * 0x1p-53
-	for _, z := range m.Edges {
-		share := m.Height * upper(z)
+	u := m.mean * float64(src.Uint64()>>11) * 0x1p-53
+	for i, share := range m.steps {
 		if u < share {
-			return normalAbove(src, z)
+			return normalAbove(src, m.Edges[i])
 		}
 		u -= share
 	}

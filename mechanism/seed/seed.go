@@ -63,6 +63,9 @@ type Mechanism struct {
 	// accept[c] is the probability of acceptance above c edges: (accept[c]+1)/2^64.
 	accept []uint64
 	tries  int
+	// mean is E[h], of which steps are the edges' parts.
+	mean  float64
+	steps []float64
 	// scratch holds *scratch.
 	scratch sync.Pool
 }
@@ -91,8 +94,12 @@ func New(c Config) (*Mechanism, error) {
 	}
 	m := &Mechanism{Config: c, kernel: best(), accept: make([]uint64, len(c.Edges)+1)}
 	m.Edges = slices.Clone(c.Edges)
+	for _, z := range m.Edges {
+		m.steps = append(m.steps, m.Height*upper(z))
+	}
+	m.mean = m.weight()
 	top := 1 + c.Height*steps
-	mean := top / m.weight()
+	mean := top / m.mean
 	if !(mean <= mostTries) {
 		return nil, fmt.Errorf("seed: height = %v needs %.3g tries on average, at most %d are allowed", c.Height, mean, mostTries)
 	}

@@ -156,6 +156,9 @@ func (c Config) task() *Setup {
 	if c.Transport == splitAndMix {
 		t.Assumes = "one honest shuffler, which withholds rounds below the minimum, stands in place of the aggregators"
 	}
+	if c.Encoding == randomizer.Seed {
+		t.Assumes = "reports are seeds, whose values look random to everybody (the usual assumption on AES-128)"
+	}
 	if g, err := parseGuard(c.Guard); err == nil {
 		t.Guard = &g
 	}
