@@ -227,7 +227,7 @@ func (c *Config) resolveRepeats(ctx context.Context, p optimize.Problem, o optim
 	if c.Epsilon != 0 && (c.Eps0 != 0 || c.Sigma != 0) {
 		q := *c
 		q.Rounds = 1
-		_, _, rounds, err := q.solve(ctx, "rounds")
+		_, _, rounds, err := q.solve(ctx, "rounds", p.Dim)
 		if err != nil {
 			return inputError("epsilon = %v cannot be planned for: %v", c.Epsilon, err)
 		}
@@ -333,7 +333,7 @@ func (n *planNoise) ask(c PrivacyConfig) float64 {
 		if c.Trust.Is(dp.SumsOnly) {
 			knob = "sigma"
 		}
-		sigma, eps0, _, err := c.solve(n.ctx, knob)
+		sigma, eps0, _, err := c.solve(n.ctx, knob, n.dim)
 		if err != nil {
 			if !errors.Is(err, dp.ErrNoBound) {
 				n.failed = err

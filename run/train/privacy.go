@@ -165,8 +165,12 @@ func (c PrivacyConfig) cost(ctx context.Context, counted func(account.Query) acc
 }
 
 // solve returns the sigma, eps0 or rounds (for once: epochs), whichever knob names, for which
-// every query is within the budget.
-func (c PrivacyConfig) solve(ctx context.Context, knob string) (sigma, eps0 float64, rounds int64, err error) {
+// every query is within the budget. dim is the number of the model's parameters.
+func (c PrivacyConfig) solve(ctx context.Context, knob string, dim int) (sigma, eps0 float64, rounds int64, err error) {
+	if c.Trust.Is(dp.LocallyPrivate) {
+		eps0, rounds, err = c.solveReports(ctx, knob, dim)
+		return 0, eps0, rounds, err
+	}
 	queries, err := c.queries()
 	if err != nil {
 		return 0, 0, 0, err
@@ -184,11 +188,35 @@ func (c PrivacyConfig) solve(ctx context.Context, knob string) (sigma, eps0 floa
 	return sigma, eps0, rounds, nil
 }
 
+// solveReports is solve for single reports, by all that their randomizer promises.
+func (c PrivacyConfig) solveReports(ctx context.Context, knob string, dim int) (eps0 float64, rounds int64, err error) {
+	if c.Clip == 0 {
+		c.Clip = 1 // promises do not depend on it
+	}
+	promise := func(eps0 float64) (dp.Report, error) {
+		c.Eps0 = eps0
+		_, r, err := c.newMechanism(dim)
+		return r, err
+	}
+	q := c.query()
+	if knob == "eps0" {
+		eps0, _, _, err = account.PlanReport(ctx, c.Epsilon, q, promise)
+		return eps0, c.Rounds, err
+	}
+	r, err := promise(c.Eps0)
+	if err != nil {
+		return 0, 0, err
+	}
+	q, _, err = account.Plan(ctx, c.Epsilon, q.Of(r), knob)
+	return c.Eps0, q.Rounds, err
+}
+
 // resolvePrivacy chooses ε₀ and the number of rounds. With a budget it solves for the open
-// one of the two; if both are open, for ε₀ at the default rounds.
-func (c *PrivacyConfig) resolvePrivacy(ctx context.Context) error {
+// one of the two; if both are open, for ε₀ at the default rounds. dim is the number of the model's
+// parameters.
+func (c *PrivacyConfig) resolvePrivacy(ctx context.Context, dim int) error {
 	if c.Trust.Is(dp.SumsOnly) {
-		return c.resolveSigma(ctx)
+		return c.resolveSigma(ctx, dim)
 	}
 	if c.Trust.Is(dp.Protecting) && c.Epsilon != 0 && (c.Eps0 == 0 || c.Rounds == 0) {
 		solve := "rounds"
@@ -198,7 +226,7 @@ func (c *PrivacyConfig) resolvePrivacy(ctx context.Context) error {
 				c.Rounds = defaultRounds
 			}
 		}
-		_, eps0, rounds, err := c.solve(ctx, solve)
+		_, eps0, rounds, err := c.solve(ctx, solve, dim)
 		if err != nil {
 			return inputError("epsilon = %v cannot be planned for: %v", c.Epsilon, err)
 		}
@@ -217,7 +245,7 @@ func (c *PrivacyConfig) resolvePrivacy(ctx context.Context) error {
 }
 
 // resolveSigma chooses a vector sum's noise, or the rounds if the noise is given.
-func (c *PrivacyConfig) resolveSigma(ctx context.Context) error {
+func (c *PrivacyConfig) resolveSigma(ctx context.Context, dim int) error {
 	solve := ""
 	switch {
 	case c.Sigma == 0:
@@ -233,7 +261,7 @@ func (c *PrivacyConfig) resolveSigma(ctx context.Context) error {
 	if solve == "" {
 		return nil
 	}
-	sigma, _, rounds, err := c.solve(ctx, solve)
+	sigma, _, rounds, err := c.solve(ctx, solve, dim)
 	if err != nil {
 		return inputError("epsilon = %v cannot be planned for: %v", c.Epsilon, err)
 	}

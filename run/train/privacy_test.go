@@ -29,10 +29,47 @@ func resolved(t *testing.T, c Config) Config {
 	if err := c.resolvePopulation(int(c.Population)); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.resolvePrivacy(context.Background()); err != nil {
+	if err := c.resolvePrivacy(context.Background(), 10); err != nil {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// A budget buys what the randomizer's own law allows, and all of it is used.
+func TestReportsMeetTheirBudget(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"privunit":        func(c *Config) {},
+		"stepunit":        func(c *Config) { c.Randomizer = "stepunit" },
+		"seeds":           func(c *Config) { c.Randomizer, c.Encoding, c.Steps = "stepunit", "seed", 4 },
+		"check-in":        func(c *Config) { c.Randomizer, c.Participation, c.Gamma = "stepunit", "check-in", .5 },
+		"once":            func(c *Config) { c.Randomizer, c.Participation, c.K = "stepunit", "once", 4000 },
+		"local":           func(c *Config) { c.Trust, c.Epsilon = "local", 30 },
+		"rounds solved":   func(c *Config) { c.Randomizer, c.Eps0 = "stepunit", 1 },
+		"bit for bit":     func(c *Config) { c.Randomizer = "rinf" },
+		"laplace, 1 norm": func(c *Config) { c.Randomizer = "laplace" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := Default()
+			c.Population, c.Epsilon = 20000, .5
+			if change(&c); c.Eps0 == 0 {
+				c.Rounds = 20
+			}
+			c = resolved(t, c)
+			c.Clip = .2
+			_, promise, err := c.newMechanism(10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cost, err := c.cost(t.Context(), func(q account.Query) account.Query { return q.Of(promise) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if least := c.Epsilon * (1 - 2.1e-4); cost.Eps > c.Epsilon || cost.Eps < least && name != "rounds solved" || cost.Eps < .98*least {
+				t.Errorf("eps0 = %v, %d rounds cost %v of %v", c.Eps0, c.Rounds, cost.Eps, c.Epsilon)
+			}
+		})
+	}
 }
 
 // What is designed costs no more than what was planned, whoever takes part.
@@ -154,7 +191,7 @@ func TestVectorSumRefuses(t *testing.T) {
 		err := c.Check()
 		if err == nil {
 			if err = c.resolvePopulation(400); err == nil {
-				err = c.resolvePrivacy(context.Background())
+				err = c.resolvePrivacy(context.Background(), 10)
 			}
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -105,7 +105,7 @@ func (c Config) resolve(ctx context.Context) (Config, *Data, *model.Model, error
 	if err := c.resolvePopulation(data.Train.Len()); err != nil {
 		return c, nil, nil, err
 	}
-	if err := c.resolvePrivacy(ctx); err != nil {
+	if err := c.resolvePrivacy(ctx, m.Params); err != nil {
 		return c, nil, nil, err
 	}
 	c.resolveLearning(m)
@@ -237,7 +237,7 @@ func (t *Setup) Planned(ctx context.Context) (dp.Bound, error) {
 // promised returns q for reports of which all is known that the run's mechanism promises.
 func (t *Setup) promised(q account.Query) account.Query {
 	if r := t.parts.promise; r.Class.LDP() {
-		q.Class, q.Eps0, q.Symbols, q.TV, q.Steps = r.Class, r.Eps0, r.Symbols, r.TV, r.Steps
+		return q.Of(r)
 	}
 	return q
 }
