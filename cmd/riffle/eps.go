@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -116,7 +117,7 @@ func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 		if q.TV > 0 {
 			return q, usage("--tv is for --randomizer generic: that of %s is known", p.class)
 		}
-		q.Class, q.Symbols, q.Eps0, q.TV, q.Steps = e.Class, e.Symbols, e.Eps0, e.TV, e.Steps
+		q = q.Of(e)
 	} else if p.dimNamed() && !q.Class.LDP() { // eps0 is to be solved for
 		q.Class = dp.Generic
 	}
@@ -387,6 +388,25 @@ func describeQuery(q account.Query) string {
 	return text
 }
 
+// plan solves for a value of the query. The eps0 of a randomizer that the flags name is solved
+// for by the randomizer's own law.
+func (p *protocolFlags) plan(ctx context.Context, target float64, q account.Query, solve string) (account.Query, account.Reply, error) {
+	if _, named, err := p.named(1); err != nil {
+		return q, account.Reply{}, err
+	} else if !named || solve != "eps0" {
+		return account.Plan(ctx, target, q, solve)
+	}
+	eps0, q, r, err := account.PlanReport(ctx, target, q, func(eps0 float64) (dp.Report, error) {
+		m, _, err := p.named(eps0)
+		if err != nil {
+			return dp.Report{}, err
+		}
+		return m.Event(), nil
+	})
+	q.Eps0 = eps0 // what a report promises includes the slack of its arithmetic
+	return q, r, err
+}
+
 func newPlan() *cobra.Command {
 	var p protocolFlags
 	var target float64
@@ -420,21 +440,12 @@ given. With --randomizer vecsum it designs a vector sum: grid, noise and modulus
 			if err != nil {
 				return err
 			}
-			q, r, err := account.Plan(cmd.Context(), target, q, solve)
+			q, r, err := p.plan(cmd.Context(), target, q, solve)
 			if err != nil {
 				if errors.Is(err, cmd.Context().Err()) {
 					return err
 				}
 				return usageError(err)
-			}
-			if solve == "eps0" {
-				m, ok, err := p.named(q.Eps0)
-				if err != nil {
-					return usageError(err)
-				}
-				if ok { // a report's promise includes the slack of its arithmetic
-					q.Eps0 -= 1.01 * (m.Event().Eps0 - q.Eps0)
-				}
 			}
 			if r.Upper != nil {
 				warnLargeEps(cmd.ErrOrStderr(), r.Upper.Eps)
