@@ -25,6 +25,10 @@ type Steps struct {
 // the least that any number of steps can reach.
 const maxSteps = 16
 
+// leastTail bounds the share above the first edge: with less, the nodes of U are so close that
+// their number overflows.
+const leastTail = 1e-15
+
 // sumRounding is added to Eta. It covers the rounding of shares and their sums.
 const sumRounding = 1e-12
 
@@ -59,6 +63,9 @@ func (s Steps) check() error {
 			return fmt.Errorf("amplify: tails %v must fall, below 1 and above 0", s.Tails)
 		}
 		last = q
+	}
+	if s.Tails[0] < leastTail {
+		return fmt.Errorf("amplify: the share %v above the first edge must be at least %v", s.Tails[0], leastTail)
 	}
 	if !(s.Eta >= 0 && s.Eta < 1) {
 		return fmt.Errorf("amplify: eta = %v must be at least 0 and below 1", s.Eta)
@@ -110,7 +117,7 @@ func Cap(eps0, a float64) (Family, error) {
 	share := .5
 	// The common part is rounded down. If rounding leaves nothing of it, the blanket is left.
 	if common := 1 - a*less - 4e-16; common > 2*a {
-		share = a / common
+		share = math.Max(leastTail, a/common)
 	}
 	law, err := pairOf(less, []float64{1 - share, share})
 	if err != nil {

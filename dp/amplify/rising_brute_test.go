@@ -411,7 +411,7 @@ func TestRisingRefused(t *testing.T) {
 		{}, {Height: 2}, {Tails: []float64{.3}}, {Height: nan, Tails: []float64{.3}}, {Height: inf, Tails: []float64{.3}}, {Height: -1, Tails: []float64{.3}},
 		{Height: 2, Tails: []float64{.3, .3}}, {Height: 2, Tails: []float64{.1, .3}}, {Height: 2, Tails: []float64{1}}, {Height: 2, Tails: []float64{.3, 0}}, {Height: 2, Tails: []float64{nan}},
 		{Height: 2, Tails: []float64{.3}, Eta: nan}, {Height: 2, Tails: []float64{.3}, Eta: -1e-9}, {Height: 2, Tails: []float64{.3}, Eta: 1},
-		{Height: 2, Tails: []float64{.9}, Eta: .1}, {Height: 1e30, Tails: []float64{.3}}, {Height: 2, Tails: make([]float64, 40)},
+		{Height: 2, Tails: []float64{.9}, Eta: .1}, {Height: 1e30, Tails: []float64{.3}}, {Height: 2, Tails: make([]float64, 40)}, {Height: 2, Tails: []float64{1e-300}},
 	} {
 		if _, err := amplify.Rising(s); err == nil {
 			t.Errorf("%+v was admitted", s)

@@ -67,6 +67,7 @@ func (c *risingCrowd) enumerate(k int64) []float64 {
 			mass[i] += w * x
 		}
 	}
+	mass[len(mass)-1] += farMass // what underflowed
 	return mass
 }
 

@@ -17,6 +17,7 @@ type line struct {
 	points     []linePoint // those that may matter, other than z = s
 	rest       float64     // bound on the sum over all others, relative to M(s)^k
 	rounding   float64     // bound on the error of log M, as a multiple of the relative error of masses and values
+	most       float64     // E X₊, which δ never exceeds
 }
 
 // linePoint is a point z of the line: log M(z) − log M(s) and 2·Re and 2·Im of z^−2.
@@ -54,12 +55,12 @@ func newLine(rays []ray, over, least, most, smooth float64) *line {
 	s = math.Max(s, 2/wide)
 	v, _, variance = f.moments(s)
 	wide, narrow = math.Sqrt(most*variance), math.Sqrt(least*variance)
-	l := &line{tilt: s, step: 2 * math.Pi / math.Max(20/s, 10*wide), smoothed: smooth * variance}
+	l := &line{tilt: s, step: 2 * math.Pi / math.Max(20/s, 10*wide), smoothed: smooth * variance, most: f.positive()}
 	l.top = math.Log1p(v) + l.smoothed*s*s/2
 	// Beyond end the normal factor alone is negligible.
 	end := math.Sqrt(-2 * (negligible - 4) / (least * l.smoothed))
 	if !(variance > 0 && end/l.step < 1e5) {
-		return &line{} // its δ is 1
+		return &line{most: l.most} // too many points; its integral is not a number
 	}
 	reach := l.cover(f, end, narrow, least, variance)
 	l.rounding = f.size(s) * (s + reach)
@@ -118,8 +119,8 @@ func (l *line) above(k int64) float64 {
 	}
 	// The last factor covers rounding.
 	delta := l.step / (2 * math.Pi * n) * sum * math.Exp(n*l.top) * (1 + 1e-9) * math.Exp(1e-14*n*l.rounding)
-	if !(delta < 1) { // also if it is not a number
-		return 1
+	if !(delta < l.most) { // also if it is not a number
+		return l.most
 	}
 	return delta
 }
@@ -151,6 +152,15 @@ func (f transform) moments(s float64) (v, mean, variance float64) {
 	}
 	m1, m2 = m1/(1+v), m2/(1+v)
 	return v, m1, math.Max(0, m2-m1*m1)
+}
+
+// positive returns E X₊, rounded up; it is at least E(X_1 + … + X_k)₊/k.
+func (f transform) positive() float64 {
+	var sum float64
+	for i, x := range f.x {
+		sum += f.mass[i] * (math.Max(0, x) + 1e-14*f.terms[i])
+	}
+	return math.Min(1, sum*(1+1e-9))
 }
 
 // size bounds E|e^{zX} − 1|/|z| and what rounding of X does to it, relative to M(s).

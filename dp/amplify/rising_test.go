@@ -307,6 +307,44 @@ func TestRisingOrder(t *testing.T) {
 	}
 }
 
+// The largest loss keeps some mass where its probability underflows: Rényi divergences of very
+// high order depend on it.
+func TestRisingKeepsLargestLoss(t *testing.T) {
+	s, k := Steps{Height: 1, Tails: []float64{1e-6}}, int64(60)
+	law := must(Rising(s)).rising
+	// The victim's report has the levels 2 and 1, every other one the same or is useless.
+	const share = 1e-6
+	logQ := float64(k-1)*math.Log(1-law.common+law.common*share) + math.Log(law.common*share)
+	for _, order := range []float64{1e3, 1e4, 1e6} {
+		got, least := rdp.Divergence(wholeRound(t, s, k), order), (logQ+order*math.Ln2)/(order-1)
+		if got < least {
+			t.Errorf("order %v: divergence %v, below %v", order, got, least)
+		}
+	}
+}
+
+// High scores so rare that most rounds have none: δ is at most E X₊, and no mass exceeds 1.
+func TestRisingOfRareScores(t *testing.T) {
+	for _, c := range []struct {
+		q, height float64
+		k         int64
+	}{{1e-3, 1e6, 60000}, {1e-6, 1e4, 350}, {1e-9, 1e6, 350}, {1e-9, 1, 60000}, {1e-15, 1, 1e12}} {
+		p := wholeRound(t, Steps{Height: c.height, Tails: []float64{c.q}}, c.k)
+		if got, most := deltaOf(p, 0), c.q*c.height/(1+c.q*c.height); got > most*(1+1e-6) {
+			t.Errorf("%+v: δ(0) = %v, above %v", c, got, most)
+		}
+		if _, err := pld.Discretize(p, .01); err != nil {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	for _, k := range []int64{1, 5, 1e3, 1e12} {
+		p, err := must(Cap(1, 1e-300)).Round(FamilyRound{Population: k, Reports: k})
+		if err != nil || deltaOf(p, 0) > 1e-14 {
+			t.Errorf("k=%d: δ(0) = %v, %v", k, deltaOf(p, 0), err)
+		}
+	}
+}
+
 func BenchmarkRising(b *testing.B) {
 	for _, k := range []int64{50, 200, 1e4, 1e6, 1e12} {
 		b.Run(fmt.Sprintf("%.0e", float64(k)), func(b *testing.B) {
