@@ -393,7 +393,16 @@ func TestShapesAreRefused(t *testing.T) {
 			}
 		}
 	}
-	if _, err := New(StepUnit, Config{Dim: 9, Radius: 1, Eps0: 45, Encoding: Seed}); err == nil {
-		t.Error("took an eps0 that needs more tries than there is time")
+	for _, name := range []string{PrivUnit, StepUnit} {
+		for steps := range 2 {
+			c := Config{Dim: 9, Radius: 1, Eps0: MaxSeedEps0, Encoding: Seed, Steps: steps}
+			if _, err := New(name, c); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			c.Eps0 += .1
+			if _, err := New(name, c); err == nil {
+				t.Errorf("%s: took an eps0 that needs more tries than there is time", name)
+			}
+		}
 	}
 }

@@ -33,6 +33,8 @@ const StepUnit = "stepunit"
 const (
 	// MaxSteps is the largest number of edges.
 	MaxSteps = 16
+	// MaxSeedEps0 bounds ε₀ of reports that are seeds: at 12 a client tries some 10,000.
+	MaxSeedEps0 = 12
 	// With defaultSteps steps the loss is within 5 % of the least that any number of steps
 	// reaches at the same noise.
 	defaultSteps = 3
@@ -53,6 +55,8 @@ func (c Config) shape(name string) (Config, []float64, error) {
 	switch {
 	case encoding != "" && encoding != Values && encoding != Seed:
 		return c, nil, fmt.Errorf("randomizer: encoding %q must be %s or %s", encoding, Values, Seed)
+	case encoding == Seed && c.Eps0 > MaxSeedEps0:
+		return c, nil, fmt.Errorf("randomizer: eps0 = %v must be at most %d with encoding %s: a client would try too many", c.Eps0, MaxSeedEps0, Seed)
 	case steps < 0 || steps > most || len(edges) > most:
 		return c, nil, fmt.Errorf("randomizer: %q with %d steps and %d edges: at most %d", name, steps, len(edges), most)
 	case steps != 0 && len(edges) != 0 && steps != len(edges):

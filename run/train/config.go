@@ -144,7 +144,7 @@ func (c *Config) Fields() setting.Table {
 		{Name: "n-min", Part: privacy, Into: &c.NMin, Range: "[1, 1e12]", Help: "a round with fewer reports is void (default 2; with --participation once what a block surely has)"},
 		{Name: "randomizer", Part: privacy, Into: &c.Randomizer, Values: randomizers(), Help: "%s (default privunit)"},
 		{Name: "bits", Part: privacy, Into: &c.Bits, Range: "[1, 1024]", Help: "coordinates of a report of rinf, or bits of r1 (default 1)"},
-		{Name: "encoding", Part: privacy, Into: &c.Encoding, Values: []string{randomizer.Values, randomizer.Seed + "\t16 bytes, whatever the model"}, Help: "of a report of privunit or stepunit: %s (default values; over a network seed)"},
+		{Name: "encoding", Part: privacy, Into: &c.Encoding, Values: []string{randomizer.Values, randomizer.Seed + "\t16 bytes, whatever the model"}, Help: "of a report of privunit or stepunit: %s (default values; over a network seed up to eps0 12)"},
 		{Name: "steps", Part: privacy, Into: &c.Steps, Range: fmt.Sprintf("[1, %d]", randomizer.MaxSteps), Help: "caps of stepunit (default 3)"},
 		{Name: "edges", Part: privacy, Into: &c.Edges, Check: checkEdges, Help: "scores at which the caps of stepunit begin, as 0.95,1.49,2.02 (default: chosen for eps0)"},
 		{Name: "eps0", Part: privacy, Into: &c.Eps0, Range: fmt.Sprintf("(0, %d]", dp.MaxEps0), Help: "local privacy parameter of each report (default 2.5, or solved for --epsilon)"},

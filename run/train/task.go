@@ -85,7 +85,7 @@ func NewTask(ctx context.Context, name string, c Config, e Enrolled) (*Setup, er
 	if c.NMin, err = c.networkMin(e.MinReports); err != nil {
 		return nil, err
 	}
-	if c.Encoding == "" && c.Trust.Is(dp.LocallyPrivate) && (c.Randomizer == "" || c.kind().Seeds) {
+	if c.Encoding == "" && c.Trust.Is(dp.LocallyPrivate) && (c.Randomizer == "" || c.kind().Seeds) && c.Eps0 <= randomizer.MaxSeedEps0 {
 		c.Encoding = randomizer.Seed
 	}
 	c.begin()
