@@ -129,6 +129,12 @@ func (r *Reply) list(m Method, got answer, start time.Time, err error) error {
 		l.Applies = true
 	}
 	r.Bounds = append(r.Bounds, l)
+	r.choose(l)
+	return nil
+}
+
+// choose makes a listed bound the tightest of its kind if it is.
+func (r *Reply) choose(l Listed) {
 	b := l.Bound
 	if l.Applies && l.Kind == dp.Upper && l.Status == dp.Proved && (r.Upper == nil || better(l.Bound, *r.Upper)) {
 		r.Upper, r.Best = &b, &b
@@ -136,7 +142,6 @@ func (r *Reply) list(m Method, got answer, start time.Time, err error) error {
 	if l.Applies && l.Kind == dp.Lower && (r.Lower == nil || better(*r.Lower, l.Bound)) {
 		r.Lower = &b
 	}
-	return nil
 }
 
 // Answer computes the bounds that a query asks for. which is "all", "best" (only what the
@@ -157,6 +162,9 @@ func (a *Accountant) answer(ctx context.Context, q Query, which string, each fun
 	}
 	if q.isSum() {
 		return answerSum(ctx, q, which)
+	}
+	if q.Messages > 1 {
+		return a.answerMessages(ctx, q, which, each)
 	}
 	e := &a.engine
 	e.mu.Lock()

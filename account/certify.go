@@ -27,11 +27,19 @@ const (
 
 // Certify makes a certificate of an upper bound, on ε at q.Delta or on δ at q.Eps, by a method
 // that can be certified; "" means the tightest of them. It proves nothing:
-// certificate.Document's Verify does. Its claim exceeds Answer's by certifyMargin and, for a
+// certificate.Document's Verify does. Several messages are certified as so many times more rounds
+// of all clients. Its claim exceeds Answer's by certifyMargin and, for a
 // single round, by 1e-4 for the grid.
 func Certify(ctx context.Context, q Query, method string) (certificate.Document, error) {
 	if err := q.Validate(); err != nil {
 		return certificate.Document{}, err
+	}
+	if q.Messages > 1 {
+		one, _, exact := q.alone(0)
+		if !exact {
+			return certificate.Document{}, fmt.Errorf("account: several messages with participation %s cannot be certified, those of all clients can: %w", q.Participation, dp.ErrNoBound)
+		}
+		q = one
 	}
 	d := certificate.Document{Format: certificate.Format, Version: certificate.Version, Query: certified(q)}
 	if restored(d.Query, q).withDefaults() != q.withDefaults() {

@@ -14,10 +14,10 @@ type divergence func(e *engine, p part) (func(order float64) (float64, error), e
 
 // Divergence returns a method's Rényi divergence of one round of a query, as a
 // function of its order above 1: in nats, upper or lower as the method's Kind
-// says. Some methods have it at whole orders of at least 2 only. Delta, Eps and Rounds
-// of the query are not looked at.
+// says. Some methods have it at whole orders of at least 2 only. Delta, Eps, Rounds
+// and Messages of the query are not looked at.
 func Divergence(q Query, method string) (func(order float64) (float64, error), error) {
-	q.Rounds, q.AskDelta, q.Eps, q.Delta = 1, false, 0, .5
+	q.Rounds, q.AskDelta, q.Eps, q.Delta, q.Messages = 1, false, 0, .5, 0
 	if err := q.Validate(); err != nil {
 		return nil, err
 	}

@@ -22,7 +22,10 @@ type Document struct {
 	Best   *DocumentBound  `json:"best"`
 	Lower  *DocumentBound  `json:"lower"`
 	Bounds []DocumentBound `json:"bounds"`
-	Query  DocumentQuery   `json:"query"`
+	// Local is what the messages of one client in a round promise together without a shuffler;
+	// absent: the client has one, which promises eps0.
+	Local float64       `json:"local_epsilon,omitempty"`
+	Query DocumentQuery `json:"query"`
 }
 
 // DocumentBound is one bound. Eps and Delta are null if it does not apply; Note then says
@@ -60,6 +63,7 @@ type DocumentQuery struct {
 	KHidden       bool             `json:"k_hidden,omitempty"`
 	Adaptive      bool             `json:"adaptive_within_round,omitempty"`
 	Rounds        int64            `json:"rounds"`
+	Messages      int64            `json:"messages,omitempty"` // of each client in a round; absent: one
 	DocumentSum
 	Delta *float64 `json:"delta,omitempty"`
 	Eps   *float64 `json:"eps,omitempty"`
@@ -96,8 +100,11 @@ func (r Reply) Document() Document {
 	}
 	out := Document{Upper: one(r.Upper), Best: one(r.Best), Lower: one(r.Lower), Bounds: []DocumentBound{},
 		Query: DocumentQuery{Trust: q.Trust, Participation: q.Participation, Randomizer: q.Class, Symbols: q.Symbols, Adjacency: q.Adjacency,
-			Eps0: q.Eps0, Sigma: q.Sigma, N: q.Population, K: q.Reports, Gamma: q.Gamma, Dropout: q.Dropout, Rounds: q.Rounds,
+			Eps0: q.Eps0, Sigma: q.Sigma, N: q.Population, K: q.Reports, Gamma: q.Gamma, Dropout: q.Dropout, Rounds: q.Rounds, Messages: q.Messages,
 			TV: q.TV, Height: q.Steps.Height, Shares: q.Steps.Each(), Eta: q.Steps.Eta, Colluders: q.Colluders, KHidden: q.HiddenReports, Adaptive: q.AdaptiveWithinRound}}
+	if q.Messages > 1 {
+		out.Local = float64(q.Messages) * q.Eps0
+	}
 	if q.isSum() {
 		out.Query.DocumentSum = NewDocumentSum(q.Sum)
 	}
@@ -144,7 +151,7 @@ func (a *Accountant) Ask(ctx context.Context, d DocumentQuery, which string, eac
 		return Reply{}, errors.New("account: give exactly one of delta, to bound epsilon, and eps, to bound delta")
 	}
 	q := Query{Trust: d.Trust, Participation: d.Participation, Class: d.Randomizer, Symbols: d.Symbols, Adjacency: d.Adjacency,
-		TV: d.TV, Eps0: d.Eps0, Sigma: d.Sigma, Population: d.N, Reports: d.K, Gamma: d.Gamma, Dropout: d.Dropout, Rounds: d.Rounds,
+		TV: d.TV, Eps0: d.Eps0, Sigma: d.Sigma, Population: d.N, Reports: d.K, Gamma: d.Gamma, Dropout: d.Dropout, Rounds: d.Rounds, Messages: d.Messages,
 		Colluders: d.Colluders, HiddenReports: d.KHidden, AdaptiveWithinRound: d.Adaptive}
 	if len(d.Shares) > dp.MaxSteps {
 		return Reply{}, fmt.Errorf("account: %d shares must be at most %d", len(d.Shares), dp.MaxSteps)

@@ -32,6 +32,9 @@ func Plan(ctx context.Context, target float64, q Query, solve string) (Query, Re
 	if !ok {
 		return q, Reply{}, fmt.Errorf("account: cannot solve for %q: want eps0, k, gamma, rounds or sigma", solve)
 	}
+	if q.Messages > 1 && (solve == "k" || solve == "gamma") {
+		return q, Reply{}, fmt.Errorf("account: with %d messages a larger %s costs less, because no chance is credited: nothing to solve", q.Messages, solve)
+	}
 	if q.Participation == dp.Once {
 		switch {
 		case solve == "k":

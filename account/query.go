@@ -27,6 +27,9 @@ type Query struct {
 	Gamma      float64  // γ before drop-outs; required for CheckIn
 	Dropout    float64  // p′ in [0, 1): a report is lost, independently of the data
 	Rounds     int64    // Required. T.
+	// Messages is the number of messages m of each client in a round, all of the same data and
+	// each with Eps0; 0 means one. No chance is credited to several: see alone.
+	Messages int64
 	// Colluders is the number of clients, of the n, that tell the observer everything they
 	// know. The others are protected, and colluders hide nobody. With Once all of them may be
 	// in one batch: see dp/amplify/colluders.md.
@@ -67,6 +70,9 @@ func (q Query) Validate() error {
 		return fmt.Errorf("account: a vector sum goes with class %s, not %q", VectorSumClass, q.Class)
 	}
 	if err := q.event().Validate(); err != nil {
+		return err
+	}
+	if err := q.validateMessages(); err != nil {
 		return err
 	}
 	switch a := q.withDefaults().Adjacency; {

@@ -118,6 +118,7 @@ processes; --resume continues from there.`,
 		{Name: "randomizer", Into: &task.Randomizer, Values: valuesOf("randomizer"), Help: "with --trust " + dp.AnyTrust(dp.LocallyPrivate) + ": %s (default privunit)"},
 		{Name: "encoding", Into: &task.Encoding, Values: valuesOf("encoding"), Help: "of a report of privunit or stepunit: %s (default seed)"},
 		{Name: "eps0", Into: &eps0, Default: "2", Help: "local privacy parameter of a report, with --trust " + dp.AnyTrust(dp.LocallyPrivate)},
+		{Name: "messages", Into: &task.Messages, Range: "[1, 4096]", Help: "messages of each client in a round, each with eps0 (default 1)"},
 		{Name: "epsilon", Into: &epsilon, Default: "1", Help: "budget that the noise is chosen for, with --trust " + dp.AnyTrust(dp.SumsOnly)},
 		{Name: "guard", Into: &guard, Help: "keep the last good model where its evaluation falls by more, as accuracy:0.05 (default: none)"},
 		{Name: "suite", Into: &d.Suite, Default: suites[0], Values: suites[:], Help: "of the keys that reports are sealed to: %s"},
@@ -148,7 +149,7 @@ func (d *demo) settle(task train.PrivacyConfig, eps0, epsilon, gamma float64, k 
 	}
 	c := train.Default()
 	c.Data, c.Trust, c.Participation, c.Rounds, c.Model, c.Guard = d.Data, d.Trust, d.Participation, d.Rounds, "hog-linear", guard
-	c.Randomizer, c.Encoding = task.Randomizer, task.Encoding
+	c.Randomizer, c.Encoding, c.Messages = task.Randomizer, task.Encoding, task.Messages
 	images, _, err := train.LoadImages(d.Data)
 	if err != nil {
 		return err
@@ -195,7 +196,7 @@ func (d *demo) settle(task train.PrivacyConfig, eps0, epsilon, gamma float64, k 
 func (d *demo) loopback() operate.Loopback {
 	suite, _ := config.ParseSuite(d.Suite) // cannot fail: it was checked
 	sum := d.Trust.Is(dp.SumsOnly)
-	p := config.Policy{MaxEps: 1e4, Delta: 1e-5, MinReports: 2, MaxTasks: 1, MaxEps0: d.Config.Eps0 * 1.01, Trusts: []dp.Trust{d.Trust}}
+	p := config.Policy{MaxEps: 1e4, Delta: 1e-5, MinReports: 2, MaxTasks: 1, MaxEps0: d.Config.Eps0 * float64(max(1, d.Config.Messages)) * 1.01, Trusts: []dp.Trust{d.Trust}}
 	if sum {
 		p.MaxEps0 = 0
 	}
@@ -383,25 +384,28 @@ func (d *demo) watch(ctx context.Context, c *children, api operatorv1.OperatorSe
 
 // demoResult is the output of a demo; its keys are part of the contract.
 type demoResult struct {
-	Released   int64                 `json:"rounds_released"`
-	Accepted   int64                 `json:"reports_accepted"`
-	Rejected   map[wire.Reason]int64 `json:"reports_rejected"`
-	Accuracy   float64               `json:"test_accuracy"`
-	Baseline   float64               `json:"baseline_accuracy"` // accuracy of the most frequent class
-	Epsilon    dp.Number             `json:"epsilon"`
-	Entries    int64                 `json:"ledger_entries"`
-	Seconds    float64               `json:"seconds"`
-	Delta      float64               `json:"delta"`
-	Bound      string                `json:"bound"`
-	Rounds     int64                 `json:"rounds"`
-	Clients    int64                 `json:"clients"`
-	Trust      dp.Trust              `json:"trust"`
-	Takes      string                `json:"participation"`
-	Model      string                `json:"model"`
-	Replayed   bool                  `json:"replayed"`     // the replayed model equals the released one, bit for bit
-	Clean      bool                  `json:"clean"`        // every store passed its check
-	Report     int64                 `json:"report_bytes"` // the size of what a client posts in a round
-	Dir        string                `json:"dir,omitempty"`
+	Released int64                 `json:"rounds_released"`
+	Accepted int64                 `json:"reports_accepted"`
+	Rejected map[wire.Reason]int64 `json:"reports_rejected"`
+	Accuracy float64               `json:"test_accuracy"`
+	Baseline float64               `json:"baseline_accuracy"` // accuracy of the most frequent class
+	Epsilon  dp.Number             `json:"epsilon"`
+	Entries  int64                 `json:"ledger_entries"`
+	Seconds  float64               `json:"seconds"`
+	Delta    float64               `json:"delta"`
+	Bound    string                `json:"bound"`
+	Rounds   int64                 `json:"rounds"`
+	Clients  int64                 `json:"clients"`
+	Trust    dp.Trust              `json:"trust"`
+	Takes    string                `json:"participation"`
+	// Messages and Local are those of one client in a round; absent for one message.
+	Messages   int64   `json:"messages,omitempty"`
+	Local      float64 `json:"local_epsilon,omitempty"`
+	Model      string  `json:"model"`
+	Replayed   bool    `json:"replayed"`     // the replayed model equals the released one, bit for bit
+	Clean      bool    `json:"clean"`        // every store passed its check
+	Report     int64   `json:"report_bytes"` // the size of what a client posts in a round
+	Dir        string  `json:"dir,omitempty"`
 	population float64
 }
 
@@ -438,10 +442,14 @@ func (d *demo) check(ctx context.Context, took time.Duration) (*demoResult, erro
 	if err != nil {
 		return nil, err
 	}
-	return &demoResult{Released: replay.Released, Accepted: replay.Reports, Rejected: replay.Rejected, Accuracy: replay.Evaluation.Accuracy, Baseline: replay.Baseline.Accuracy,
+	result := &demoResult{Released: replay.Released, Accepted: replay.Reports, Rejected: replay.Rejected, Accuracy: replay.Evaluation.Accuracy, Baseline: replay.Baseline.Accuracy,
 		Epsilon: dp.Number(replay.Epsilon.Eps), Entries: book.Entries, Seconds: took.Seconds(), Delta: replay.Epsilon.Delta, Bound: replay.Epsilon.Method,
 		Rounds: d.Rounds, Clients: d.Clients, Trust: d.Trust, Takes: string(d.Participation), Model: hex.EncodeToString(replay.Model[:]),
-		Replayed: true, Clean: true, Report: size, Dir: d.dir, population: float64(book.Epsilon)}, nil
+		Replayed: true, Clean: true, Report: size, Dir: d.dir, population: float64(book.Epsilon)}
+	if m := replay.Task.PerClient(); m > 1 {
+		result.Messages, result.Local = m, float64(m)*replay.Task.Mechanism.Eps0
+	}
+	return result, nil
 }
 
 func (r *demoResult) print(w io.Writer) error {
@@ -452,6 +460,9 @@ func (r *demoResult) print(w io.Writer) error {
 	p.row("rounds", "%d of %d released, %s summed, %d bytes each", r.Released, r.Rounds, counted(r.Accepted, "report"), r.Report)
 	for reason, n := range r.Rejected {
 		p.row("", "%d %s", n, reason)
+	}
+	if r.Messages > 1 {
+		p.row("", "%d messages of each client in a round: epsilon %s together without the shuffle", r.Messages, roundUp(r.Local))
 	}
 	p.row("model", "%.16s…: the recorded reports give it again, bit for bit", r.Model)
 	p.row("stores", "clean")

@@ -37,6 +37,7 @@ func (p *protocolFlags) flags(cmd *cobra.Command) {
 		{Name: "gamma", Into: &p.asked.Gamma, Help: "each client's chance to take part, with check-in"},
 		{Name: "dropout", Into: &p.asked.Dropout, Help: "chance p' that a participant's report never arrives"},
 		{Name: "rounds", Into: &p.asked.Rounds, Default: "1", Help: "rounds that are announced, void ones too"},
+		{Name: "messages", Into: &p.asked.Messages, Range: "[1, 4096]", Help: "messages of each client in a round, each with eps0; no chance is credited to several (default 1)"},
 		{Name: "delta", Into: &p.asked.Delta, Help: "delta at which epsilon is wanted"},
 		{Name: "randomizer", Into: &p.class, Default: "generic", Values: classes(), Check: others, Help: "%s; those after vecsum take --dim, the length of their input"},
 		{Name: "tv", Into: &p.asked.TV, Help: "known total-variation parameter a of a generic randomizer: any two inputs differ by at most a(e^eps0-1)"},
@@ -297,6 +298,9 @@ func printReply(w io.Writer, r account.Reply, largest float64) error {
 	if r.Lower != nil {
 		p.line("epsilon >= %s for some mechanism the query admits   (%s)", roundDown(r.Lower.Eps), r.Lower.Method)
 	}
+	if q := r.Query; q.Messages > 1 {
+		p.line("a client's %d messages of a round promise epsilon <= %s together without the shuffle", q.Messages, roundUp(float64(q.Messages)*q.Eps0))
+	}
 	if largest > 0 {
 		p.line("one report can move the mean of n by up to %s", moves(largest))
 	}
@@ -357,6 +361,9 @@ func describeQuery(q account.Query) string {
 	text := fmt.Sprintf("%d round(s), n = %d, %sparticipation %s", q.Rounds, q.Population, parameter, q.Participation)
 	if q.Reports > 0 {
 		text += fmt.Sprintf(", k = %d", q.Reports)
+	}
+	if q.Messages > 1 {
+		text += fmt.Sprintf(", %d messages of each client", q.Messages)
 	}
 	if q.Gamma > 0 {
 		text += fmt.Sprintf(", gamma = %g", q.Gamma)

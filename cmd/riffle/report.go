@@ -75,7 +75,7 @@ func privacyOf(r *train.Run) report.Privacy {
 	c := r.Config
 	return report.Privacy{
 		Trust: c.Trust.Recorded(), Participation: c.Participation, Adjacency: dp.ReplaceOne,
-		Population: c.Population, ReportsPerClient: r.ReportsPerClient, Randomizer: r.Mechanism.Facts().Name, Eps0: c.Eps0, Sigma: c.Sigma,
+		Population: c.Population, ReportsPerClient: r.ReportsPerClient, Randomizer: r.Mechanism.Facts().Name, Eps0: c.Eps0, Messages: c.Messages, Sigma: c.Sigma,
 		Delta: c.Delta, Status: dp.Proved, Simulated: true, Assumes: r.Assumes, PublicExamples: int64(r.Data.Public), PerClient: c.PerClient,
 	}
 }

@@ -739,9 +739,10 @@ func TestDemo(t *testing.T) {
 	for name, args := range map[string][]string{
 		"shuffle":     {"--participation", "once", "--k", "5"},
 		"vector-sum":  {"--trust", "vector-sum", "--suite", "mlkem768x25519"},
+		"messages":    {"--messages", "8", "--participation", "check-in"},
 		"interrupted": {},
 	} {
-		if !longtest.On && name != "vector-sum" {
+		if !longtest.On && name != "vector-sum" && name != "messages" {
 			continue
 		}
 		out := shortDir(t)
@@ -800,6 +801,9 @@ func TestDemo(t *testing.T) {
 		}
 		if r.Released != 2 || r.Accepted < 10 || !r.Replayed || !r.Clean || !(r.Epsilon > 0) || r.Entries < 1 {
 			t.Errorf("%s: %+v\n%s", name, r, &stderr)
+		}
+		if name == "messages" && (r.Messages != 8 || r.Local != 16 || r.Report != 178+8*74) {
+			t.Errorf("%d messages, %v together, %d bytes", r.Messages, r.Local, r.Report)
 		}
 	}
 }

@@ -50,6 +50,9 @@ func taskJSON(t *operatorv1.Task, more map[string]any) map[string]any {
 	if t.LargestReport != 0 {
 		out["largest_report"] = t.LargestReport
 	}
+	if t.Messages > 1 {
+		out["messages"], out["local_epsilon"] = t.Messages, t.LocalEpsilon
+	}
 	if t.FailedRound != 0 {
 		out["failed_round"] = t.FailedRound
 	}
@@ -108,6 +111,9 @@ func printTask(p *printer, t *operatorv1.Task) {
 	p.row("protocol", "%s, %s, n-min %d", t.Trust, t.Participation, t.NMin)
 	if t.LargestReport > 0 {
 		p.row("one report", "moves the mean by up to %s; no step is longer than honest reports give", moves(t.LargestReport))
+	}
+	if t.Messages > 1 {
+		p.row("one client", "sends %d messages a round: epsilon %s together without the shuffle", t.Messages, roundUp(t.LocalEpsilon))
 	}
 	if dp.Trust(t.Trust).Is(dp.SumsOnly) {
 		p.row("left out", "at most %d of a round of %d, or it gives no step (colluders, honest)", t.SpareReports, t.NMin)

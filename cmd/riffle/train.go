@@ -246,7 +246,11 @@ func mechanism(r *train.Run) string {
 	if r.Config.Trust.Is(dp.SumsOnly) {
 		return fmt.Sprintf("%s, each client's noise worth sigma = %.4g clip norms", r.Mechanism.Facts().Name, r.Config.Sigma)
 	}
-	return fmt.Sprintf("%s with eps0 = %s", r.Mechanism.Facts().Name, roundUp(r.Config.Eps0))
+	text := fmt.Sprintf("%s with eps0 = %s", r.Mechanism.Facts().Name, roundUp(r.Config.Eps0))
+	if m := r.Config.Messages; m > 1 {
+		text += fmt.Sprintf(" in each of %d messages, together %s a round", m, roundUp(float64(m)*r.Config.Eps0))
+	}
+	return text
 }
 
 // lossOf writes a loss, also in the units of the column to predict.

@@ -79,10 +79,13 @@ type Privacy struct {
 	PerClient int64
 	// PublicExamples is the number of examples declared public, which nothing protects.
 	PublicExamples int64
-	// Randomizer is its name and Eps0 what one report promises, in nats.
+	// Randomizer is its name and Eps0 what one message promises, in nats.
 	// Required where Trust protects.
 	Randomizer string
 	Eps0       float64
+	// Messages is the number of messages of each client in a round, each of which promises Eps0;
+	// 0: one.
+	Messages int64
 	// Sigma replaces Eps0 where only sums are seen: the standard deviation of one client's
 	// noise as the accountant counts it, in units of the clip norm.
 	Sigma float64

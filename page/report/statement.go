@@ -94,6 +94,9 @@ func lead(p Privacy) string {
 
 func eps0(p Privacy) string { return "ε₀ = " + roundUp(p.Eps0, 4) }
 
+// own returns what the messages of one client's report promise together.
+func (p Privacy) own() float64 { return p.Eps0 * float64(max(1, p.Messages)) }
+
 func protected(p Privacy) []string {
 	if p.Adjacency == dp.AddRemoveOne {
 		return []string{fmt.Sprintf("Each of %s, with everything it holds. The promise compares this run with one "+
@@ -122,7 +125,7 @@ func observers(p Privacy) []string {
 func against(p Privacy) []string {
 	if math.IsInf(p.Epsilon, 1) {
 		return []string{fmt.Sprintf("Seeing one report, any observation is at most e^ε₀ = %s times as likely with one value of "+
-			"the client's data as with any other. For the run as a whole nothing is promised.", factor(p.Eps0))}
+			"the client's data as with any other. For the run as a whole nothing is promised.", factor(p.own()))}
 	}
 	most := min(1, math.Nextafter(detection(p.Epsilon, p.Delta, alarms), 2))
 	verdict := ""
@@ -152,6 +155,10 @@ func assumptions(p Privacy) []string {
 		if p.Trust.Is(dp.Shuffled) {
 			list = append(list, "The shuffler is honest: its operator strips who sent a report, holds a full batch, permutes it uniformly, "+
 				"forwards it once, and does not work with the coordinator. "+fallback(p))
+			if p.Messages > 1 {
+				list = append(list, fmt.Sprintf("The shuffler orders the first messages of all clients, their second ones and so on by secrets of their own, "+
+					"so that nobody can tell which %d messages of a round come from one client.", p.Messages))
+			}
 		} else {
 			list = append(list, "The aggregators do not all work together: each adds up its shares of the reports, and only the total of a round is put together. "+
 				"If they do, they see each report, and one client's noise alone promises next to nothing.")
@@ -176,6 +183,10 @@ func assumptions(p Privacy) []string {
 		list = append(list, "On the way, "+p.Assumes+".")
 	}
 	own := eps0(p)
+	if p.Messages > 1 {
+		return append(list, fmt.Sprintf("Each client's own software randomizes each of its %d messages of a round (%s%s) with secure randomness of its own.",
+			p.Messages, randomizerName(p), own))
+	}
 	if p.Trust.Is(dp.SumsOnly) {
 		own = "worth σ = " + number(p.Sigma) + " clip norms"
 	}
@@ -202,6 +213,10 @@ func randomizerName(p Privacy) string {
 // each report promises.
 func fallback(p Privacy) string {
 	each := fmt.Sprintf("If it is not, what remains is each report's own noise: %s per report, a factor of %s", eps0(p), factor(p.Eps0))
+	if p.Messages > 1 {
+		each = fmt.Sprintf("If it is not, what remains is each message's own noise: %s for each of %d, together %s per report, a factor of %s",
+			eps0(p), p.Messages, roundUp(p.own(), 4), factor(p.own()))
+	}
 	reports := p.Rounds
 	switch {
 	case p.ReportsPerClient > 0:
@@ -214,7 +229,7 @@ func fallback(p Privacy) string {
 		if p.Participation != dp.All || p.Running {
 			upTo = "up to "
 		}
-		total := p.Eps0 * float64(reports)
+		total := p.own() * float64(reports)
 		return fmt.Sprintf("%s; over %s%s of a client that adds up to %s, which promises much less.",
 			each, upTo, plural(reports, "report"), roundUp(total, 4))
 	}

@@ -142,6 +142,9 @@ func promise(p Privacy) pair {
 	if p.Trust.Is(dp.SumsOnly) {
 		return pair{"Noise of a client, in clip norms", number(p.Sigma)}
 	}
+	if p.Messages > 1 {
+		return pair{"ε₀ per report", fmt.Sprintf("%s: %d messages of %s", roundUp(p.own(), 4), p.Messages, roundUp(p.Eps0, 4))}
+	}
 	return pair{"ε₀ per report", roundUp(p.Eps0, 4)}
 }
 

@@ -28,6 +28,7 @@ func someCheckpoint() checkpoint {
 	for i, k := range []int64{10, 10, 12, 10} {
 		c.state.Charged = append(c.state.Charged, ledger.Entry{Round: int64(i + 2), Event: event(k)})
 	}
+	c.state.Charged[3].Times = 8
 	return c
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/protocol/client"
+	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/setting"
 )
 
@@ -48,6 +49,7 @@ type PrivacyConfig struct {
 	Gamma         float64 // γ, each client's chance to take part
 	Dropout       float64 // p′, the chance that a participant's report is lost
 	NMin          int64
+	Messages      int64 // m of each client in a round; 0: one
 	Rounds        int64
 	Randomizer    string // see randomizers
 	Bits          int64
@@ -142,6 +144,7 @@ func (c *Config) Fields() setting.Table {
 		{Name: "gamma", Part: privacy, Into: &c.Gamma, Range: "(0, 1]", Help: "each client's chance to take part, with --participation check-in"},
 		{Name: "dropout", Part: privacy, Into: &c.Dropout, Default: "0", Range: "[0, 1)", Help: "chance p' that a participant's report never arrives"},
 		{Name: "n-min", Part: privacy, Into: &c.NMin, Range: "[1, 1e12]", Help: "a round with fewer reports is void (default 2; with --participation once what a block surely has)"},
+		{Name: "messages", Part: privacy, Into: &c.Messages, Range: fmt.Sprintf("[1, %d]", wire.MaxMessages), Help: "messages of each client in a round, each with eps0, which nobody can link: less noise for the same epsilon, more local epsilon (default 1)"},
 		{Name: "randomizer", Part: privacy, Into: &c.Randomizer, Values: randomizers(), Help: "%s (default privunit)"},
 		{Name: "bits", Part: privacy, Into: &c.Bits, Range: "[1, 1024]", Help: "coordinates of a report of rinf, or bits of r1 (default 1)"},
 		{Name: "encoding", Part: privacy, Into: &c.Encoding, Values: []string{randomizer.Values, randomizer.Seed + "\t16 bytes, whatever the model"}, Help: "of a report of privunit or stepunit: %s (default values; over a network seed up to eps0 12)"},

@@ -249,7 +249,7 @@ func (c Config) newPlan(d *Data, m *model.Model, mechanism randomizer.Mechanism)
 	if err != nil {
 		return nil, err
 	}
-	p.Noise = optimize.ReportNoise{MSE: mechanism.Facts().MSE, Dim: mechanism.Facts().Dim}
+	p.Noise = optimize.ReportNoise{MSE: c.clientMSE(mechanism), Dim: mechanism.Facts().Dim}
 	asked, err := c.asked()
 	if err != nil {
 		return nil, err
@@ -326,7 +326,7 @@ func (c PrivacyConfig) sumMSE(dim int) float64 {
 	return float64(dim) * c.Sigma * c.Sigma * c.Clip * c.Clip
 }
 
-// ask returns the mean squared error of one report, +Inf if no report is within the budget.
+// ask returns the mean squared error of one client's report, +Inf if none is within the budget.
 func (n *planNoise) ask(c PrivacyConfig) float64 {
 	if c.Eps0 == 0 {
 		knob := "eps0"
@@ -355,5 +355,5 @@ func (n *planNoise) ask(c PrivacyConfig) float64 {
 		n.failed = inputError("%v", err)
 		return math.Inf(1)
 	}
-	return m.Facts().MSE
+	return c.clientMSE(m)
 }

@@ -50,6 +50,12 @@ func (c PrivacyConfig) expectedReports() float64 {
 	return rate * (1 - c.Dropout) * float64(c.Population)
 }
 
+// clientMSE returns the mean squared error of what one client sends in a round: the mean of its
+// messages.
+func (c PrivacyConfig) clientMSE(m randomizer.Mechanism) float64 {
+	return m.Facts().MSE / float64(max(1, c.Messages))
+}
+
 // blocks returns the division of an epoch with participation once; otherwise the zero Blocks.
 func (c PrivacyConfig) blocks() (schedule.Blocks, error) {
 	if c.Participation != dp.Once {
@@ -75,7 +81,7 @@ func (c PrivacyConfig) query() account.Query {
 	q := account.Query{
 		Trust: c.Trust.Recorded(), Participation: c.Participation, Class: dp.Generic,
 		Eps0: c.Eps0, Population: c.Population, Reports: c.K, Gamma: c.Gamma, Dropout: c.Dropout,
-		Rounds: c.Rounds, Delta: c.accountedDelta(),
+		Rounds: c.Rounds, Messages: c.Messages, Delta: c.accountedDelta(),
 	}
 	if c.Trust.Is(dp.SumsOnly) {
 		q.Class, q.Sigma = dp.Gaussian, c.Sigma

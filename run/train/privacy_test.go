@@ -46,6 +46,8 @@ func TestReportsMeetTheirBudget(t *testing.T) {
 		"local":           func(c *Config) { c.Trust, c.Epsilon = "local", 30 },
 		"rounds solved":   func(c *Config) { c.Randomizer, c.Eps0 = "stepunit", 1 },
 		"bit for bit":     func(c *Config) { c.Randomizer = "rinf" },
+		"messages":        func(c *Config) { c.Randomizer, c.Messages = "stepunit", 8 },
+		"drawn messages":  func(c *Config) { c.Messages, c.Participation, c.K = 4, "sampled", 15000 },
 		"laplace, 1 norm": func(c *Config) { c.Randomizer = "laplace" },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -91,6 +91,8 @@ func (c Config) Check() error {
 		return inputError("clip-mode coordinate needs an l-infinity ball: randomizer rinf or rr, not %s", c.Randomizer)
 	case c.Trust.Is(dp.SumsOnly) && (c.Randomizer != "" || c.Eps0 != 0):
 		return inputError("randomizer and eps0 are of single reports; trust %s has the noise of sums: epsilon or sigma, and noise", c.Trust)
+	case c.Messages > 1 && !c.Trust.Is(dp.LocallyPrivate):
+		return inputError("messages = %d are reports that are private by themselves: trust %s has one of each client", c.Messages, c.Trust)
 	case !c.Trust.Is(dp.SumsOnly) && (c.Sigma != 0 || c.Noise != "" || c.Honest != 0 || c.Transport != ""):
 		return inputError("sigma, noise, honest and transport go with trust %s, not %s", dp.AnyTrust(dp.SumsOnly), c.Trust)
 	case c.Transport == splitAndMix && c.Epsilon == 0:
@@ -194,7 +196,7 @@ func (c Config) newCLDPSGD(m randomizer.Mechanism, start []float32) (*optimize.O
 	var err error
 	if c.LR == theorem3 {
 		rates, err = optimize.NewTheorem3(optimize.Theorem3Config{
-			Diameter: 2 * c.Radius, Lipschitz: c.Clip, Norm: c.norm(), Dim: m.Facts().Dim, MSE: m.Facts().MSE, Reports: c.expectedReports(),
+			Diameter: 2 * c.Radius, Lipschitz: c.Clip, Norm: c.norm(), Dim: m.Facts().Dim, MSE: c.clientMSE(m), Reports: c.expectedReports(),
 		})
 	} else {
 		rates, err = optimize.ParseSchedule(c.LR)

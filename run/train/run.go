@@ -163,7 +163,7 @@ func (c Config) coordinator(p parts) (coordinator.Config, error) {
 	return coordinator.Config{
 		Optimizer: optimizer, Mechanism: p.mechanism, Report: p.promise, Trust: c.Trust.Recorded(),
 		Participation: c.Participation, Population: c.Population, Sample: c.K, Gamma: c.Gamma,
-		Blocks: p.blocks, MinReports: c.NMin, Clip: c.Clip, Honest: c.Honest,
+		Blocks: p.blocks, MinReports: c.NMin, Messages: c.Messages, Clip: c.Clip, Honest: c.Honest,
 	}, err
 }
 

@@ -30,20 +30,24 @@ type Summary struct {
 	// if that was not scaled.
 	LabelUnit float64 `json:"label_unit,omitempty"`
 	// Warnings are problems to look at before the model is used.
-	Warnings         []string  `json:"warnings,omitempty"`
-	Epsilon          dp.Number `json:"epsilon"`
-	Delta            float64   `json:"delta"`
-	Bound            string    `json:"bound"`
-	BoundSource      string    `json:"bound_source"`
-	EpsilonBest      dp.Number `json:"epsilon_best"`
-	Rounds           int64     `json:"rounds"`
-	N                int64     `json:"n"`
-	Seconds          float64   `json:"seconds"`
-	ClientGradients  int64     `json:"client_gradients"`
-	ClientsPerSecond float64   `json:"clients_per_second"`
-	Seed             int64     `json:"seed"`
-	ModelParameters  int       `json:"model_parameters"`
-	Optimizer        string    `json:"optimizer"`
+	Warnings    []string  `json:"warnings,omitempty"`
+	Epsilon     dp.Number `json:"epsilon"`
+	Delta       float64   `json:"delta"`
+	Bound       string    `json:"bound"`
+	BoundSource string    `json:"bound_source"`
+	EpsilonBest dp.Number `json:"epsilon_best"`
+	// Messages is the number of messages of each client in a round, and LocalEpsilon what they
+	// promise together without a shuffler; absent for one.
+	Messages         int64   `json:"messages,omitempty"`
+	LocalEpsilon     float64 `json:"local_epsilon,omitempty"`
+	Rounds           int64   `json:"rounds"`
+	N                int64   `json:"n"`
+	Seconds          float64 `json:"seconds"`
+	ClientGradients  int64   `json:"client_gradients"`
+	ClientsPerSecond float64 `json:"clients_per_second"`
+	Seed             int64   `json:"seed"`
+	ModelParameters  int     `json:"model_parameters"`
+	Optimizer        string  `json:"optimizer"`
 	// ExcessBound is a convex optimiser's bound on its expected excess loss; absent if
 	// gradients are clipped or not all of a plan's rounds were run.
 	ExcessBound *dp.Number `json:"excess_bound,omitempty"`
@@ -67,6 +71,9 @@ func (r *Run) Summary() (*Summary, error) {
 		EpsilonBest: dp.Number(spent.Eps), Rounds: r.Round, N: r.Config.Population,
 		Seconds: r.seconds(), ClientGradients: r.Reports, Seed: r.Config.Seed, ModelParameters: r.Model.Params,
 		Optimizer: r.Config.Optimizer, Evaluation: e,
+	}
+	if m := r.Config.Messages; m > 1 {
+		s.Messages, s.LocalEpsilon = m, float64(m)*r.Config.Eps0
 	}
 	if r.Steps == r.Config.Rounds {
 		s.ExcessBound = r.ExcessBound

@@ -74,7 +74,7 @@ func (c Config) tableRates(mechanism randomizer.Mechanism, m *model.Model) strin
 	// With momentum μ a step acts for 1/(1 − μ) rounds; steps are stable up to 2(1 + μ) over
 	// the curvature in total.
 	first := 1 / (curvature + c.Lambda)
-	if noise := mechanism.Facts().MSE / c.expectedReports(); noise > 0 {
+	if noise := c.clientMSE(mechanism) / c.expectedReports(); noise > 0 {
 		first = min(first, (1-c.Momentum)*distance*math.Sqrt(2/(float64(c.Rounds)*noise)))
 	}
 	var text strings.Builder

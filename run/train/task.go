@@ -185,7 +185,7 @@ func (t *Setup) describe(name string, population wire.ID) error {
 		}
 	}
 	t.Wire = wire.Task{Population: population, Name: name, Trust: c.Trust.Recorded(), Participation: c.Participation,
-		MinReports: c.NMin, Rounds: c.Rounds, Delta: c.Delta, Mechanism: w, Config: config}
+		MinReports: c.NMin, Messages: c.Messages, Rounds: c.Rounds, Delta: c.Delta, Mechanism: w, Config: config}
 	again, err := wire.Decode[wire.Task](wire.Encode(t.Wire))
 	if err != nil {
 		return inputError("the task cannot be written down: %v", err)

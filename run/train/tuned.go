@@ -59,7 +59,7 @@ func (c Config) defaultRate(m randomizer.Mechanism) string {
 	t := c.tuned()
 	rate := t.rate
 	if t.noise > 0 {
-		noise := m.Facts().MSE / (c.Clip * c.Clip * float64(m.Facts().Dim) * c.expectedReports())
+		noise := c.clientMSE(m) / (c.Clip * c.Clip * float64(m.Facts().Dim) * c.expectedReports())
 		rate *= t.clip / c.Clip * math.Min(math.Max(1, t.most), math.Sqrt(t.noise/noise))
 	}
 	return strconv.FormatFloat(rate, 'g', 2, 64)

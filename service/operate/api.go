@@ -254,6 +254,9 @@ func (r *coordinatorProcess) message(s wire.Status) *operatorv1.Task {
 		RoundsVoid: s.Void, RoundsFailed: s.Failed, LedgerEntries: s.Charged, Phase: s.Phase, Error: s.Error, Rejected: map[string]int64{},
 		Failure: s.Failure, FailedRound: s.FailedRound, StepsShortened: s.Shortened, SpareReports: s.Spare, Failed: s.FailedBy,
 		Trust: string(s.Task.Trust), Participation: string(s.Task.Participation), NMin: s.Task.MinReports}
+	if m := s.Task.PerClient(); s.Task.Trust.Is(dp.LocallyPrivate) {
+		t.Messages, t.LocalEpsilon = m, float64(m)*s.Task.Mechanism.Eps0
+	}
 	for reason, n := range s.Rejected {
 		t.Rejected[string(reason)] = n
 	}

@@ -304,7 +304,11 @@ func facts(t *train.Setup) []dashboard.Fact {
 	if c.Trust.Is(dp.SumsOnly) {
 		return append(list, dashboard.Fact{Name: "Noise of a client", Value: fmt.Sprintf("σ = %.4g clip norms", c.Sigma)})
 	}
-	return append(list, dashboard.Fact{Name: "Randomizer", Value: fmt.Sprintf("%s with ε₀ = %.4g", c.Randomizer, c.Eps0)})
+	own := fmt.Sprintf("%s with ε₀ = %.4g", c.Randomizer, c.Eps0)
+	if m := c.Messages; m > 1 {
+		own += fmt.Sprintf(" in each of %d messages, together %.4g a round", m, float64(m)*c.Eps0)
+	}
+	return append(list, dashboard.Fact{Name: "Randomizer", Value: own})
 }
 
 // mostReports is the most reports that one client sends in a task. For each void round
@@ -326,7 +330,7 @@ func mostReports(t *train.Setup, s wire.Status) int64 {
 func promise(t *train.Setup, s wire.Status) report.Privacy {
 	c := t.Config
 	p := report.Privacy{Trust: t.Wire.Trust, Participation: t.Wire.Participation, Adjacency: dp.ReplaceOne, Population: c.Population,
-		Rounds: s.Charged, ReportsPerClient: mostReports(t, s), Randomizer: c.Randomizer, Eps0: c.Eps0, Sigma: c.Sigma, Epsilon: float64(s.Eps),
+		Rounds: s.Charged, ReportsPerClient: mostReports(t, s), Randomizer: c.Randomizer, Eps0: c.Eps0, Messages: c.Messages, Sigma: c.Sigma, Epsilon: float64(s.Eps),
 		Delta: s.Task.Delta, Method: s.Method, Source: s.Source, Status: dp.Proved, Assumes: t.Assumes, PerClient: c.PerClient,
 		Running: s.State == coordinator.Running}
 	if t.Data != nil {

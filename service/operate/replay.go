@@ -37,10 +37,10 @@ type replayed struct {
 	Evaluation *model.Evaluation
 	// Baseline is the best constant's result on the same examples.
 	Baseline train.Baseline
+	Task     wire.Task // as it was signed
 	Rejected map[wire.Reason]int64
 
 	part, share int64 // sizes of a message's parts before they are sealed
-	messages    int64 // of a report
 }
 
 // PostSize returns the size of what a client posts in a round: the sealed report with its pass.
@@ -55,7 +55,7 @@ func (r *replayed) PostSize(s wire.Suite) (int64, error) {
 			return 0, err
 		}
 	}
-	size, err := envelope.ReportSize(s, part*r.messages, share)
+	size, err := envelope.ReportSize(s, part*r.Task.PerClient(), share)
 	return size + int64(len(wire.ID{})), err
 }
 
@@ -95,7 +95,7 @@ func ReplayTask(ctx context.Context, path string, id [32]byte) (*replayed, error
 	if err != nil {
 		return nil, err
 	}
-	out := &replayed{Rounds: state.Round, Released: state.Released, Rejected: state.Rejected, messages: w.PerClient()}
+	out := &replayed{Task: w, Rounds: state.Round, Released: state.Released, Rejected: state.Rejected}
 	if out.part, out.share, err = mechanism.ContentSizes(task.Mechanism); err != nil {
 		return nil, err
 	}

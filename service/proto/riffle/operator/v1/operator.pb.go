@@ -990,7 +990,11 @@ type Task struct {
 	LargestReport float64 `protobuf:"fixed64,34,opt,name=largest_report,json=largestReport,proto3" json:"largest_report,omitempty"`
 	// Of a vector sum: how many of a round's n_min reports may be left out before the
 	// round gives no step.
-	SpareReports  int64 `protobuf:"varint,35,opt,name=spare_reports,json=spareReports,proto3" json:"spare_reports,omitempty"`
+	SpareReports int64 `protobuf:"varint,35,opt,name=spare_reports,json=spareReports,proto3" json:"spare_reports,omitempty"`
+	// How many messages each client sends in a round, at least 1, and what they promise
+	// together without a shuffler, in nats; 0: nothing, or not known.
+	Messages      int64   `protobuf:"varint,36,opt,name=messages,proto3" json:"messages,omitempty"`
+	LocalEpsilon  float64 `protobuf:"fixed64,37,opt,name=local_epsilon,json=localEpsilon,proto3" json:"local_epsilon,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1231,6 +1235,20 @@ func (x *Task) GetLargestReport() float64 {
 func (x *Task) GetSpareReports() int64 {
 	if x != nil {
 		return x.SpareReports
+	}
+	return 0
+}
+
+func (x *Task) GetMessages() int64 {
+	if x != nil {
+		return x.Messages
+	}
+	return 0
+}
+
+func (x *Task) GetLocalEpsilon() float64 {
+	if x != nil {
+		return x.LocalEpsilon
 	}
 	return 0
 }
@@ -1487,7 +1505,7 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\x04task\x18\x01 \x01(\v2\x18.riffle.operator.v1.TaskR\x04task\"'\n" +
 	"\x11RemoveTaskRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\"\x14\n" +
-	"\x12RemoveTaskResponse\"\xe6\b\n" +
+	"\x12RemoveTaskResponse\"\xa7\t\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -1520,7 +1538,9 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\x06failed\x18  \x03(\v2$.riffle.operator.v1.Task.FailedEntryR\x06failed\x12'\n" +
 	"\x0fsteps_shortened\x18! \x01(\x03R\x0estepsShortened\x12%\n" +
 	"\x0elargest_report\x18\" \x01(\x01R\rlargestReport\x12#\n" +
-	"\rspare_reports\x18# \x01(\x03R\fspareReports\x1a;\n" +
+	"\rspare_reports\x18# \x01(\x03R\fspareReports\x12\x1a\n" +
+	"\bmessages\x18$ \x01(\x03R\bmessages\x12#\n" +
+	"\rlocal_epsilon\x18% \x01(\x01R\flocalEpsilon\x1a;\n" +
 	"\rRejectedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a9\n" +
