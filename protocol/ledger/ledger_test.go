@@ -188,3 +188,49 @@ func TestUnprotectedIsInfinite(t *testing.T) {
 		t.Error("took charges into a run without privacy")
 	}
 }
+
+// What an earlier version charged as any ε₀-LDP report pays for the same round by the report's own
+// law, and for nothing else.
+func TestEarlierChargesPay(t *testing.T) {
+	round := func(r dp.Report, n int64) Entry {
+		return Entry{Round: 3, Event: dp.Round{Report: r, Trust: dp.Shuffle, Participation: dp.All, Population: n}}
+	}
+	known := dp.Report{Class: dp.Cap, Eps0: 2, TV: .09}
+	any := dp.Report{Class: dp.Generic, Eps0: 2}
+	for _, c := range []struct {
+		charged, asked Entry
+		pays           bool
+	}{
+		{round(known, 9), round(known, 9), true},
+		{round(any, 9), round(any, 9), true},
+		{round(any, 9), round(known, 9), true},
+		{round(known, 9), round(any, 9), false},
+		{round(any, 9), round(dp.Report{Class: dp.Cap, Eps0: 2.1, TV: .09}, 9), false},
+		{round(any, 9), round(known, 8), false},
+		{round(any, 9), round(dp.Report{Class: dp.Gaussian, Sigma: 1}, 9), false},
+	} {
+		if got := c.charged.Pays(c.asked); got != c.pays {
+			t.Errorf("%+v pays for %+v: %v", c.charged, c.asked, got)
+		}
+	}
+	l := newLedger(t, Config{Accountant: flat{perRound: 1}, Delta: 1e-5, MaxEps: 9})
+	first, second := Charge{Round: 3, Event: round(any, 9).Event}, Charge{Round: 3, Event: round(known, 9).Event}
+	j := open(t, &storage{}, 7)
+	for _, ch := range []Charge{first, second, first} {
+		if err := l.Charge(t.Context(), ch); err != nil {
+			t.Error(err)
+		}
+		ch.Task[0] = 1
+		if err := j.Charge(t.Context(), ch); err != nil {
+			t.Error(err)
+		}
+	}
+	other := second
+	other.Task[0], other.Batch[0] = 1, 9
+	if err := j.Charge(t.Context(), other); !errors.Is(err, ErrCharged) {
+		t.Errorf("another batch: %v", err)
+	}
+	if got := l.Entries(); len(got) != 1 || got[0].Event != first.Event {
+		t.Errorf("entries %+v", got)
+	}
+}

@@ -219,7 +219,7 @@ func replay(ctx context.Context, c config.Coordinator, task *train.Setup, id [32
 		return nil, fmt.Errorf("operate: the rounds charge %d entries, the ledger has %d", len(have), len(entries))
 	}
 	for i := range have {
-		if have[i] != entries[i] {
+		if !entries[i].Pays(have[i]) {
 			return nil, fmt.Errorf("operate: entry %d: the rounds charge %+v, the ledger has %+v", i+1, have[i], entries[i])
 		}
 	}
