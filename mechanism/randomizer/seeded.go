@@ -80,7 +80,10 @@ func newSeeded(name string, c Config, edges []float64) (Randomizer, error) {
 		extra += height * z * math.Exp(-z*z/2) / math.Sqrt(2*math.Pi)
 	}
 	m.square, m.top = 1+extra/weight, (1+height*float64(len(edges)))/weight
-	eps0 := c.Eps0 + unequal(weight, reports.Eta())
+	// The acceptance coins are rounded to 64 bits: with ε₀ ≤ MaxSeedEps0 the ratio of two of
+	// them is off by less than coins.
+	const coins = 0x1p-44
+	eps0 := c.Eps0 + unequal(weight, reports.Eta()) + coins
 	if eps0 > dp.MaxEps0 {
 		return nil, fmt.Errorf("randomizer: eps0 = %v with its numeric slack is above %d", c.Eps0, dp.MaxEps0)
 	}

@@ -330,7 +330,8 @@ func TestConfigIsChecked(t *testing.T) {
 		{func(c *Config) { c.Edges = []float64{6.01} }, "rise"},
 		{func(c *Config) { c.Height = 0 }, "height"},
 		{func(c *Config) { c.Height = nan }, "height"},
-		{func(c *Config) { c.Height = math.Inf(1) }, "tries"},
+		{func(c *Config) { c.Height = math.Inf(1) }, "ratio"},
+		{func(c *Config) { c.Edges = []float64{0}; c.Height = 1e20 }, "ratio"},
 		{func(c *Config) { c.Edges = []float64{6}; c.Height = 1e6 }, "tries"},
 	} {
 		config := three(4)

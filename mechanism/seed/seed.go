@@ -39,6 +39,9 @@ const (
 	block = 512
 	// mostTries bounds E/E[h], the mean number of tries.
 	mostTries = 1 << 14
+	// mostRatio bounds E. The least probability of acceptance is 1/E, rounded to 64 bits, so it
+	// has a relative error below 2^−40.
+	mostRatio = 1 << 24
 )
 
 // Config describes the reports of a task. All fields are required.
@@ -99,13 +102,16 @@ func New(c Config) (*Mechanism, error) {
 	}
 	m.mean = m.weight()
 	top := 1 + c.Height*steps
+	if !(top <= mostRatio) {
+		return nil, fmt.Errorf("seed: height = %v with %d edges makes a ratio of %.3g, at most %d is allowed", c.Height, len(c.Edges), top, mostRatio)
+	}
 	mean := top / m.mean
 	if !(mean <= mostTries) {
 		return nil, fmt.Errorf("seed: height = %v needs %.3g tries on average, at most %d are allowed", c.Height, mean, mostTries)
 	}
 	m.tries = int(math.Ceil(128 * math.Ln2 * mean))
 	for i := range c.Edges {
-		// At most 1/2^14 of the sum of all, so its error in the last place of 64 bits is below 2^−49.
+		// Rounded to a multiple of 2^−64: at least 1/mostRatio, so the relative error is below 2^−40.
 		m.accept[i] = uint64((1+c.Height*float64(i))/top*0x1p64) - 1
 	}
 	m.accept[len(c.Edges)] = math.MaxUint64
