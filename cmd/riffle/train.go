@@ -30,7 +30,7 @@ func newTrain() *cobra.Command {
 		Long: `Train simulates a population of clients, a shuffler and a coordinator in this
 process, round by round, and accounts for every round before its reports are
 opened. Without flags it trains on MNIST: one client per image, every client in
-every round, one PrivUnit report each.
+every round, one StepUnit report each.
 
 It writes a run directory with the configuration, metrics, checkpoint, model
 and a report page. Ctrl-C saves the state; --resume continues bit for bit.`,

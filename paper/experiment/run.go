@@ -174,6 +174,9 @@ func (s Setting) train(ctx context.Context, o Options, seed int64, top, dir stri
 	if err := own.claim(top); err != nil {
 		return err
 	}
+	if c.Randomizer == "" && c.Trust.Is(dp.LocallyPrivate) {
+		c.Randomizer = "privunit" // settings that name none are of PrivUnit
+	}
 	c.Seed = seed
 	finished := exists(filepath.Join(dir, train.SummaryFile))
 	if watch.Begun != nil {

@@ -178,12 +178,11 @@ func e6() Experiment {
 
 const (
 	chosen  = "Features, clip, rate, momentum, averaging and the numbers of rounds were chosen on the validation split."
-	inkNote = "ink: features whitened for strokes drawn at random, the defaults of riffle train."
+	inkNote = "ink: features whitened for strokes drawn at random, as in riffle train."
 )
 
-// upright is the training run with the model and the learning parameters that riffle train once
-// used for images by default, and with the given learning rate. ink is the run with the present
-// default.
+// upright and ink are training runs with models and learning parameters that riffle train once
+// used for images by default, and with the given learning rate.
 func upright(rate string) func(*train.Config) {
 	return func(c *train.Config) { c.Model, c.Clip, c.LR, c.Average = "hog-linear", 0.2, rate, 0.5 }
 }

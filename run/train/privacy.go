@@ -242,7 +242,9 @@ func (c *PrivacyConfig) resolvePrivacy(ctx context.Context, dim int) error {
 		}
 	}
 	if c.Eps0 == 0 && c.Trust.Is(dp.Protecting) {
-		c.Eps0 = defaultEps0
+		if c.Eps0 = defaultEps0; c.kind().Steps {
+			c.Eps0 = stepEps0
+		}
 	}
 	if c.Rounds == 0 {
 		c.Rounds = defaultRounds

@@ -15,6 +15,9 @@ import (
 // Defaults, if neither the caller nor a budget decides.
 const (
 	defaultEps0 = 2.5
+	// stepEps0 is for stepunit, whose reports have about as much noise at it as those of privunit
+	// at defaultEps0.
+	stepEps0 = 2.8
 	// defaultRounds is for single reports; a vector sum has less noise in each round.
 	defaultRounds, defaultSumRounds = 160, 120
 	// defaultEpsilon is the budget of vector sums, from which their noise follows.
@@ -60,7 +63,12 @@ func (c *Config) fill() {
 		_, noise := c.Trust.Defaults()
 		c.Noise = vecsum.NoiseKind(noise)
 	case c.Trust.Is(dp.LocallyPrivate) && c.Randomizer == "":
-		c.Randomizer = "privunit"
+		if c.Randomizer = "privunit"; c.histograms() && c.Trust.Is(dp.Shuffled) && !c.planned() {
+			c.Randomizer = "stepunit"
+		}
+	}
+	if c.histograms() && c.LR == "" && c.Momentum == Default().Momentum {
+		c.Momentum = c.tuned().momentum
 	}
 	if c.Trust.Is(dp.SumsOnly) && c.Epsilon == 0 && c.Sigma == 0 {
 		c.Epsilon = defaultEpsilon

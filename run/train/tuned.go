@@ -8,27 +8,30 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 )
 
-// tuned is a clip and a learning rate, chosen on a validation split (docs/SEARCHES.md). noise
-// is the noise at which they were chosen: the mean square of the noise in a coordinate of the
-// mean, in units of the squared clip; 0: no noise. More noise lowers the rate. Less noise
+// tuned is a clip, a learning rate and a momentum, chosen on a validation split
+// (docs/SEARCHES.md). noise is the noise at which they were chosen: the mean square of the noise
+// in a coordinate of the mean, in units of the squared clip; 0: no noise. More noise lowers the rate. Less noise
 // raises it, at most by the factor most (0 stands for 1).
-type tuned struct{ clip, rate, noise, most float64 }
+type tuned struct{ clip, rate, momentum, noise, most float64 }
+
+// histogramMomentum is that of models of gradient histograms.
+const histogramMomentum = .5
 
 var (
-	// PrivUnit: ε₀ = 2.5, 60,000 reports a round.
-	tunedEuclidean = tuned{clip: 0.2, rate: 4, noise: 1.05 / 60000, most: 4}
-	// PrivUnit at the same ε₀, for shape-linear on Fashion-MNIST.
-	tunedShape = tuned{clip: 0.2, rate: 8, noise: 1.05 / 60000, most: 4}
+	// Single reports with a noise of 1.05: 60,000 a round.
+	tunedEuclidean = tuned{clip: 0.2, rate: 20, momentum: histogramMomentum, noise: 1.05 / 60000, most: 4}
+	// The same for shape-linear on Fashion-MNIST.
+	tunedShape = tuned{clip: 0.2, rate: 40, momentum: histogramMomentum, noise: 1.05 / 60000, most: 4}
 	// R∞ with coordinate clipping: ε₀ = 3, 50,000 reports, 1,930 parameters.
-	tunedInf = tuned{clip: 0.02, rate: 2, noise: 1.22 * 1930 / 50000}
+	tunedInf = tuned{clip: 0.02, rate: 2, momentum: .9, noise: 1.22 * 1930 / 50000}
 	// R_1: ε₀ = 3, 50,000 reports.
-	tunedAbsolute = tuned{clip: 1, rate: 2, noise: 1.22 / 50000}
+	tunedAbsolute = tuned{clip: 1, rate: 2, momentum: .9, noise: 1.22 / 50000}
 	// The papers' network: sums of about 1,000 reports at ε = 2, 400 rounds.
-	tunedCNN = tuned{clip: 5, rate: 0.05, noise: 0.0769 * 0.0769 / 1000}
+	tunedCNN = tuned{clip: 5, rate: 0.05, momentum: .9, noise: 0.0769 * 0.0769 / 1000}
 	// pca-mlp: the best of few rates; PrivUnit, ε₀ = 3, 45,000 reports.
-	tunedMLP = tuned{clip: 0.2, rate: 3, noise: 0.743 / 45000}
+	tunedMLP = tuned{clip: 0.2, rate: 3, momentum: .9, noise: 0.743 / 45000}
 	// Networks without privacy, by small batches: clipping hardly matters.
-	tunedPlain = tuned{clip: 10, rate: 0.05}
+	tunedPlain = tuned{clip: 10, rate: 0.05, momentum: .9}
 )
 
 // network says whether the model has hidden layers.
@@ -53,11 +56,11 @@ func (c Config) tuned() tuned {
 }
 
 // defaultRate returns the learning rate for a mechanism: the tuned one at the noise it was
-// tuned for, otherwise inversely proportional to the noise. The best rates for PrivUnit at ε₀
-// = 1.5 to 2.5 and vector sums at ε = .5 and 1 follow that rule; docs/SEARCHES.md.
+// tuned for, otherwise inversely proportional to the noise. The best rates for single reports,
+// with one to eight messages, and vector sums at ε = .5 and 1 follow that rule; docs/SEARCHES.md.
 func (c Config) defaultRate(m randomizer.Mechanism) string {
 	t := c.tuned()
-	rate := t.rate
+	rate := t.rate * (1 - c.Momentum) / (1 - t.momentum) // a step acts for 1/(1 − momentum) rounds
 	if t.noise > 0 {
 		noise := c.clientMSE(m) / (c.Clip * c.Clip * float64(m.Facts().Dim) * c.expectedReports())
 		rate *= t.clip / c.Clip * math.Min(math.Max(1, t.most), math.Sqrt(t.noise/noise))

@@ -14,7 +14,7 @@ import (
 func rate(t *testing.T, change func(*Config)) float64 {
 	t.Helper()
 	c := Default()
-	c.Model, c.Population, c.Eps0, c.Rounds = "ink-linear", 60000, 2.5, 10
+	c.Model, c.Population, c.Randomizer, c.Eps0, c.Rounds = "ink-linear", 60000, "privunit", 2.5, 10
 	change(&c)
 	c.fill()
 	c.resolveLearning(nil)
@@ -36,16 +36,19 @@ func TestDefaultRate(t *testing.T) {
 		change func(*Config)
 		want   float64
 	}{
-		"as tuned":                 {func(*Config) {}, 4},
-		"a quarter of the clients": {func(c *Config) { c.Population /= 4 }, 2},
-		"a quarter of them asked":  {func(c *Config) { c.Participation, c.K = "sampled", c.Population/4 }, 2},
-		"four times as many":       {func(c *Config) { c.Population *= 4 }, 8},
-		"very many":                {func(c *Config) { c.Population = 1e12 }, 16},
-		"no noise":                 {func(c *Config) { c.Trust, c.Eps0 = "none", 0 }, 16},
-		"half the clip":            {func(c *Config) { c.Clip = 0.1 }, 8},
+		"as tuned":                 {func(*Config) {}, 20},
+		"a quarter of the clients": {func(c *Config) { c.Population /= 4 }, 10},
+		"a quarter of them asked":  {func(c *Config) { c.Participation, c.K = "sampled", c.Population/4 }, 10},
+		"four times as many":       {func(c *Config) { c.Population *= 4 }, 40},
+		"very many":                {func(c *Config) { c.Population = 1e12 }, 80},
+		"no noise":                 {func(c *Config) { c.Trust, c.Eps0 = "none", 0 }, 80},
+		"half the clip":            {func(c *Config) { c.Clip = 0.1 }, 40},
+		"steps":                    {func(c *Config) { c.Randomizer, c.Eps0 = "stepunit", 2.8 }, 20},
+		"no momentum":              {func(c *Config) { c.Momentum = 0 }, 40},
+		"pixels":                   {func(c *Config) { c.Model = "softmax" }, 4},
 		"the papers' network":      {func(c *Config) { c.Model, c.Population = "cnn", 1e12 }, 0.05},
 		"more noise for it":        {func(c *Config) { c.Model = "cnn" }, 0.05 * math.Sqrt(5.9/17.5)},
-		"shapes":                   {func(c *Config) { c.Model = "shape-linear" }, 8},
+		"shapes":                   {func(c *Config) { c.Model = "shape-linear" }, 40},
 		"one bit":                  {func(c *Config) { c.Randomizer, c.Eps0, c.Population = "rinf", 20, 1e12 }, 2},
 	} {
 		// Two digits are kept.
