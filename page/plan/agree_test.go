@@ -68,6 +68,9 @@ func drawQuestion(r *rand.Rand, methods []string) question {
 	if r.IntN(12) == 0 {
 		q.Dropout = r.Float64()
 	}
+	if r.IntN(10) == 0 {
+		q.Messages = whole(2, 20)
+	}
 	if q.Randomizer == dp.Generic {
 		switch r.IntN(20) { // what the page has no control for
 		case 0:

@@ -8,11 +8,15 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// BenchmarkRound runs one round of 4000 reports; BenchmarkOpenPart is the HPKE open
+// BenchmarkRound runs one round of 4000 messages; BenchmarkOpenPart is the HPKE open
 // that each of them needs.
-func BenchmarkRound(b *testing.B) {
+func BenchmarkRound(b *testing.B) { benchmarkRound(b, 4000, 0) }
+
+func BenchmarkRoundOfEight(b *testing.B) { benchmarkRound(b, 500, 8) }
+
+func benchmarkRound(b *testing.B, clients, messages int64) {
 	w := newWorld(b, dp.Shuffle, dp.All, func(w *world) {
-		w.n, w.task.Rounds = 4000, 1
+		w.n, w.task.Rounds, w.task.Messages = clients, 1, messages
 	})
 	w.sh.PerChunk = 500
 	var parts [][]byte
@@ -30,11 +34,11 @@ func BenchmarkRound(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if s := w.end(p); s.Reports != 4000 {
+		if s := w.end(p); s.Reports != clients {
 			b.Fatalf("%+v", s)
 		}
 	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/4000, "ns/report")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/4000, "ns/message")
 }
 
 func BenchmarkOpenPart(b *testing.B) {

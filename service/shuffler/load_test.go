@@ -31,15 +31,18 @@ import (
 
 // BenchmarkRound runs one round: reports of 300 bytes over TLS from another
 // process into an embedded store, the shuffle, and every part opened again.
-// RIFFLE_REPORTS says how many; b.N does not.
+// RIFFLE_REPORTS says how many, RIFFLE_MESSAGES how many messages each has, and RIFFLE_CONTENT
+// of how many bytes these are; b.N does not.
 func BenchmarkRound(b *testing.B) {
-	n, err := strconv.Atoi(os.Getenv("RIFFLE_REPORTS"))
-	if err != nil {
-		n = 10_000
+	setting := func(name string, otherwise int) int {
+		if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
+			return n
+		}
+		return otherwise
 	}
-	const content = 300
+	n, messages, content := setting("RIFFLE_REPORTS", 10_000), setting("RIFFLE_MESSAGES", 1), setting("RIFFLE_CONTENT", 300)
 	w := newWorld(b, 0)
-	part, err := envelope.PartSize(wire.X25519, content)
+	part, err := envelope.PartSize(wire.X25519, int64(content))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -54,7 +57,9 @@ func BenchmarkRound(b *testing.B) {
 	})
 	s := w.start(c)
 	c.Roster = nil
-	ann := s.announcement(1, func(a *wire.Announcement) { a.ReportBytes, a.Deadline = part, time.Now().Add(3*time.Hour).UnixMilli() })
+	ann := s.announcement(1, func(a *wire.Announcement) {
+		a.Messages, a.ReportBytes, a.Deadline = int64(messages), part, time.Now().Add(3*time.Hour).UnixMilli()
+	})
 	s.open(ann)
 	// Sessions last for days: what they cost is measured by itself.
 	requests, sessions := make([][]byte, n), make([]wire.Session, n)
@@ -74,7 +79,7 @@ func BenchmarkRound(b *testing.B) {
 	debug.FreeOSMemory()
 	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // forgets the peak, where there is one
 
-	// What bounds it: two opens for each report.
+	// What bounds it: an open for each report, and one for each message.
 	ring, err := envelope.NewKeyring(w.reader)
 	if err != nil {
 		b.Fatal(err)
@@ -90,15 +95,15 @@ func BenchmarkRound(b *testing.B) {
 	f.Close()
 	cost := func() (opens, verify float64) { // in seconds of a processor, with all processors at work
 		const times = 4000
-		report, err := w.seal.OpenReport(one, part, 0)
+		report, err := w.seal.OpenReport(one, ann.PartBytes(), 0)
 		if err != nil {
 			b.Fatal(err)
 		}
 		before := cpu()
 		parallel(times, func(int) {
-			r, err := w.seal.OpenReport(one, part, 0)
-			if err == nil {
-				_, err = ring.OpenPart(envelope.Coordinator, wire.Digest(ann), r.Part)
+			r, err := w.seal.OpenReport(one, ann.PartBytes(), 0)
+			for ; err == nil && len(r.Part) > 0; r.Part = r.Part[part:] {
+				_, err = ring.OpenPart(envelope.Coordinator, wire.Digest(ann), r.Part[:part])
 			}
 			if err != nil {
 				b.Error(err)
@@ -189,7 +194,7 @@ func BenchmarkRound(b *testing.B) {
 	b.ReportMetric(100*opens*r/(cpu3-cpu0), "%ofbound-cpu")
 	b.ReportMetric(100*opens*r/float64(runtime.NumCPU())/wall, "%ofbound-wall")
 	b.ReportMetric(peak(b), "peak-MB")
-	b.Logf("%d reports: two opens %.1f µs, a MAC %.1f µs, once a session %.1f µs; per report, µs of processor and of wall clock: taking %.1f and %.1f, closing %.1f and %.1f, offering and opening %.1f and %.1f; the clients' process %.1f",
+	b.Logf("%d reports: all opens %.1f µs, a MAC %.1f µs, once a session %.1f µs; per report, µs of processor and of wall clock: taking %.1f and %.1f, closing %.1f and %.1f, offering and opening %.1f and %.1f; the clients' process %.1f",
 		n, 1e6*opens, 1e6*verify, 1e6*session, 1e6*(cpu1-cpu0)/r, 1e6*wall1.Sub(wall0).Seconds()/r, 1e6*(cpu2-cpu1)/r, 1e6*wall2.Sub(wall1).Seconds()/r,
 		1e6*(cpu3-cpu2)/r, 1e6*wall3.Sub(wall2).Seconds()/r, 1e6*used.Seconds()/r)
 	for name, spent := range s.Snapshot().Stages {
@@ -259,7 +264,7 @@ func seal(b *testing.B, w *world, ann wire.Announcement, clients []ed25519.Priva
 			b.Fatal(err)
 		}
 	}
-	size, err := envelope.ReportSize(wire.X25519, ann.ReportBytes, 0)
+	size, err := envelope.ReportSize(wire.X25519, ann.PartBytes(), 0)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -268,10 +273,15 @@ func seal(b *testing.B, w *world, ann wire.Announcement, clients []ed25519.Priva
 		b.Fatal(err)
 	}
 	for i := range clients {
-		xor(&sum, digests[i*i%1000])
+		for j := range int(ann.PerClient()) {
+			xor(&sum, digests[(i*i+j)%1000])
+		}
 	}
 	parallel(len(clients), func(i int) {
-		r := &wire.Report{Announcement: wire.Digest(ann), Client: wire.ClientID(public(clients[i])), ID: reportID(i, 0), Part: parts[i*i%1000]}
+		r := &wire.Report{Announcement: wire.Digest(ann), Client: wire.ClientID(public(clients[i])), ID: reportID(i, 0), Several: ann.PerClient() > 1}
+		for j := range int(ann.PerClient()) {
+			r.Part = append(r.Part, parts[(i*i+j)%1000]...)
+		}
 		wire.Authenticate(r, sessions[i])
 		if _, err := f.WriteAt(w.sealed(r), int64(i)*size); err != nil {
 			b.Error(err)
