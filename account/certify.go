@@ -2,8 +2,11 @@ package account
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/riffle-dp/riffle/account/certificate"
 	"github.com/riffle-dp/riffle/dp"
@@ -41,46 +44,67 @@ func Certify(ctx context.Context, q Query, method string) (certificate.Document,
 		}
 		q = one
 	}
-	d := certificate.Document{Format: certificate.Format, Version: certificate.Version, Query: certified(q)}
+	d := certificate.Document{Format: certificate.Format, Query: certified(q)}
 	if restored(d.Query, q).withDefaults() != q.withDefaults() {
 		return d, fmt.Errorf("account: the query has a part that certificates do not know: %w", dp.ErrNoBound)
 	}
 	s, times := q.shape()
 	parts := []part{{s, times}}
 	e := new(engine)
-	switch method {
-	case certificate.Basic:
+	pairs := certifiable()
+	if method == certificate.Basic {
 		return d, certifyBasic(&d, q, parts)
-	case certificate.BlanketPLD:
-		return d, e.certifyPLD(&d, q, parts, blanket)
-	case certificate.ClonesPLD:
-		return d, e.certifyPLD(&d, q, parts, fmt22)
-	case "":
-	default:
-		return d, fmt.Errorf("account: method %q cannot be certified: its pair has no independent check; want %s, %s or %s: %w", method,
-			certificate.BlanketPLD, certificate.ClonesPLD, certificate.Basic, dp.ErrNoBound)
 	}
-	err := e.certifyPLD(&d, q, parts, blanket)
+	narrow := blanket
+	for _, c := range pairs {
+		if c.name+"-pld" == method {
+			return d, e.certifyPLD(&d, q, parts, c)
+		}
+		if c.needs != "" && c.covers(s) && s.class != dp.BinaryRR { // K-RR's pair for two symbols is the blanket
+			narrow = c
+		}
+	}
+	if method != "" {
+		return d, fmt.Errorf("account: method %q cannot be certified: its pair has no independent check; want one of %s: %w", method,
+			strings.Join(certificate.Methods(), ", "), dp.ErrNoBound)
+	}
+	err := e.certifyPLD(&d, q, parts, narrow)
+	if err != nil && narrow.name != blanket.name && errors.Is(err, dp.ErrNoBound) {
+		err = e.certifyPLD(&d, q, parts, blanket)
+	}
 	if cerr := ctx.Err(); cerr != nil {
 		return d, cerr
 	}
-	pure := certificate.Document{Format: d.Format, Version: d.Version, Query: d.Query}
+	pure := certificate.Document{Format: d.Format, Query: d.Query}
 	if certifyBasic(&pure, q, parts) == nil && (err != nil || pure.Claim.Eps <= d.Claim.Eps && pure.Claim.Delta <= d.Claim.Delta) {
 		return pure, nil
 	}
 	return d, err
 }
 
+// certifiable lists the pairs that the checker knows, in the order of Methods.
+func certifiable() []clones {
+	var out []clones
+	for _, c := range append([]clones{blanket, fmt22}, classPairs...) {
+		if slices.Contains(certificate.Methods(), c.name+"-pld") {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
 // certified converts a query to a certificate's form; restored converts back.
 func certified(q Query) certificate.Query {
 	q = q.withDefaults()
 	return certificate.Query{Trust: q.Trust, Participation: q.Participation, Randomizer: q.Class, Symbols: q.Symbols, Adjacency: dp.ReplaceOne,
-		Eps0: q.Eps0, N: q.Population, K: q.Reports, Gamma: q.Gamma, Dropout: q.Dropout, Rounds: q.Rounds}
+		Eps0: q.Eps0, N: q.Population, K: q.Reports, Gamma: q.Gamma, Dropout: q.Dropout, Rounds: q.Rounds,
+		TV: q.TV, Height: q.Steps.Height, Shares: q.Steps.Each(), Eta: q.Steps.Eta, Colluders: q.Colluders, KHidden: q.HiddenReports}
 }
 
 func restored(c certificate.Query, q Query) Query {
 	return Query{Trust: c.Trust, Participation: c.Participation, Class: c.Randomizer, Symbols: c.Symbols, Eps0: c.Eps0,
 		Population: c.N, Reports: c.K, Gamma: c.Gamma, Dropout: c.Dropout, Rounds: c.Rounds,
+		TV: c.TV, Steps: dp.NewSteps(c.Height, c.Shares, c.Eta), Colluders: c.Colluders, HiddenReports: c.KHidden,
 		Delta: q.Delta, AskDelta: q.AskDelta, Eps: q.Eps}
 }
 
@@ -92,6 +116,7 @@ func certifyBasic(d *certificate.Document, q Query, parts []part) error {
 		}
 		d.Claim.Eps = q.Eps
 	}
+	d.Version = d.Query.Needs(d.Claim.Method)
 	return nil
 }
 
@@ -105,15 +130,11 @@ func (e *engine) certifyPLD(d *certificate.Document, q Query, parts []part, c cl
 		delta = math.Min(delta*(1+certifyDelta), .999)
 	}
 	s, times := parts[0].shape, parts[0].times
-	blocks, err := s.blocks(c)
-	if err != nil {
-		return err
-	}
 	infinite := math.Max(dropShare*delta/float64(times), certifyInfinite)
 	if !(infinite*float64(times) <= .1*delta) {
 		return fmt.Errorf("account: delta = %v over %d rounds is too small for a certificate: %w", delta, times, dp.ErrNoBound)
 	}
-	loss, tilt, err := e.certifyLoss(s, c, float64(times), delta, infinite)
+	loss, tilt, blocks, err := e.certifyLoss(s, c, float64(times), delta, infinite)
 	if err != nil {
 		return err
 	}
@@ -134,7 +155,7 @@ func (e *engine) certifyPLD(d *certificate.Document, q Query, parts []part, c cl
 	if total := slack.Total; !(total > 0 && total <= claim.Delta) || !(claim.Eps <= 1e5) {
 		return fmt.Errorf("account: composition shows no epsilon for delta = %v: %w", claim.Delta, dp.ErrNoBound)
 	}
-	d.Claim = claim
+	d.Claim, d.Version = claim, d.Query.Needs(claim.Method)
 	d.Round = &certificate.Round{Step: loss.Step, Infinite: loss.Infinite, Times: times, Clones: blocks.Clones, Reports: blocks.Reports}
 	for j, p := range loss.Upper[1:] {
 		d.Round.Q = append(d.Round.Q, p*math.Exp(-float64(j+1)*loss.Step))
@@ -147,10 +168,14 @@ func (e *engine) certifyPLD(d *certificate.Document, q Query, parts []part, c cl
 
 // certifyLoss returns the round's pair on the grid that compose would choose, with its losses
 // enlarged by certifyGrow and the given mass infinite.
-func (e *engine) certifyLoss(s shape, c clones, times, delta, infinite float64) (pld.Loss, float64, error) {
-	pair, err := e.pair(s, c)
+func (e *engine) certifyLoss(s shape, c clones, times, delta, infinite float64) (loss pld.Loss, tilt float64, blocks amplify.Blocks, err error) {
+	pair, blocks, err := e.certifiedPair(s, c)
 	if err != nil {
-		return pld.Loss{}, 0, err
+		return loss, 0, blocks, err
+	}
+	grow := certifyGrow
+	if c.rate == nil {
+		grow = s.certifySums(blocks)
 	}
 	if cut := pld.Truncate(pair, infinite); len(cut.Atoms) > 0 {
 		pair = cut
@@ -159,7 +184,7 @@ func (e *engine) certifyLoss(s shape, c clones, times, delta, infinite float64) 
 	out := dp.Pair{Remainders: []dp.Remainder{{Mass: infinite * (1 + 1e-8), MaxLoss: s.eps0}}}
 	var top, mass float64
 	for _, a := range pair.Atoms {
-		a.Loss *= 1 + certifyGrow
+		a.Loss *= 1 + grow
 		top = math.Max(top, a.Loss)
 		out.Atoms = append(out.Atoms, a)
 		mass += a.Q * (1 + math.Exp(a.Loss))
@@ -171,27 +196,47 @@ func (e *engine) certifyLoss(s shape, c clones, times, delta, infinite float64) 
 		}
 	}
 	finite := dp.Pair{Atoms: out.Atoms}
-	tilt := math.Min(200/top, tiltFor(delta)(func(t float64) float64 { return times * t * rdp.Divergence(finite, 1+t) }))
+	tilt = math.Min(200/top, tiltFor(delta)(func(t float64) float64 { return times * t * rdp.Divergence(finite, 1+t) }))
 	step := top
 	if len(out.Atoms) > 1 {
 		step = gridStep(chooseStep(top, times, times*tiltedVariance(finite, tilt)))
-		if times == 1 { // Answer uses a closed form for one round
+		if times == 1 && c.rate != nil { // Answer uses a closed form for one round
 			step = math.Max(step/8, top/(1<<14))
 		}
 		step = top / math.Ceil(top/step)
 	}
-	loss, err := pld.Discretize(out, step)
-	return loss, tilt, err
+	loss, err = pld.Discretize(out, step)
+	return loss, tilt, blocks, err
 }
 
-// blocks returns how the shape's pair groups numbers of reports.
-func (s shape) blocks(c clones) (amplify.Blocks, error) {
+// certifiedPair returns a round's pair, and how it groups numbers of reports.
+func (e *engine) certifiedPair(s shape, c clones) (pair dp.Pair, blocks amplify.Blocks, err error) {
+	if c.rate == nil && s.gamma > 0 {
+		f, err := c.of(s)
+		if err != nil {
+			return pair, blocks, err
+		}
+		return f.CoarseArrival(s.arrival())
+	}
+	if pair, err = e.pair(s, c); err != nil {
+		return pair, blocks, err
+	}
+	if c.rate == nil {
+		return pair, amplify.Blocks{Clones: 1}, nil
+	}
 	f, err := amplify.ClonesFamily(s.eps0, c.rate(s.eps0))
-	if err != nil {
-		return amplify.Blocks{}, err
+	switch {
+	case err != nil:
+	case s.gamma > 0:
+		blocks, err = f.ArrivalBlocks(s.arrival())
+	default:
+		blocks, err = f.RoundBlocks(s.round())
 	}
-	if s.gamma > 0 {
-		return f.ArrivalBlocks(s.arrival())
-	}
-	return f.RoundBlocks(s.round())
+	return pair, blocks, err
+}
+
+// certifySums is certifyGrow for pairs that the checker sums up on a grid: each doubling of the
+// number of reports and each further block of them costs a little.
+func (s shape) certifySums(b amplify.Blocks) float64 {
+	return 2e-4 + 5e-6*math.Log2(float64(max(s.reports, s.asked))) + 2.5e-5*float64(len(b.Reports))
 }

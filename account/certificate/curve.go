@@ -9,27 +9,51 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// reporters describes who reports in a round: of n clients a uniform subset of size asked, and
-// each of their reports arrives with probability chance.
+// reporters describes which honest clients report in a round: of n of them a uniform subset
+// of size asked, and each of their reports arrives with probability chance. If colluders are
+// among the clients that are drawn, asked is the largest number of honest ones.
 type reporters struct {
 	n, asked int64
 	chance   *big.Float
+	// With colluders, drawn of the n + colluders clients are drawn.
+	drawn, colluders int64
 }
 
 func (q Query) reporters() reporters {
-	r := reporters{n: q.N, asked: q.N, chance: real(1)}
+	honest := q.N - q.Colluders
+	r := reporters{n: honest, asked: honest, chance: real(1)}
 	switch {
 	case q.Trust.Is(dp.Alone): // every report stands alone
-		return reporters{1, 1, real(1)}
+		return reporters{n: 1, asked: 1, chance: real(1)}
 	case q.Participation == dp.Sampled:
-		r.asked = q.K
-	case q.Participation == dp.Once: // it is public who is in which batch
-		r.n, r.asked = q.K, q.K
+		r.asked = min(q.K, honest)
+		if q.Colluders > 0 && q.K < q.N {
+			r.drawn, r.colluders = q.K, q.Colluders
+		}
+	case q.Participation == dp.Once: // it is public who is in which batch; all colluders may be in it
+		r.asked = max(1, q.K-q.Colluders)
+		r.n = r.asked
 	case q.Participation == dp.CheckIn:
 		r.chance = real(q.Gamma)
 	}
 	r.chance = mul(r.chance, sub(real(1), real(q.Dropout)))
 	return r
+}
+
+// fixed says whether asked is the number of honest reports.
+func (r reporters) fixed() bool { return r.colluders == 0 && r.chance.Cmp(real(1)) >= 0 }
+
+// number returns the law of the number of honest reports, as binomial does.
+func (r reporters) number(tiny *big.Float, block func(k int64) int64) []share {
+	if r.colluders == 0 {
+		return binomial(r.asked, r.chance, tiny, block)
+	}
+	// h of drawn are honest. The next h has (n−h)(drawn−h)/((h+1)(colluders−drawn+h+1) of its probability.
+	least := max(0, r.drawn-r.colluders)
+	mode, _ := quo(mul(whole(r.drawn+1), whole(r.n+1)), whole(r.n+r.colluders+2)).Int64()
+	return unimodal(least, r.asked, min(max(mode, least), r.asked), tiny, block, func(h int64) *big.Float {
+		return quo(mul(whole(r.n-h), whole(r.drawn-h)), mul(whole(h+1), whole(r.colluders-r.drawn+h+1)))
+	})
 }
 
 // share is a block of values with its probability.
@@ -39,17 +63,22 @@ type share struct {
 }
 
 // binomial returns an upper bound on the probability of each block of values of Bin(n, p), in
-// pieces; at most 2·tiny of the mass is left out. Weights run from the mode, which has weight
-// 1, to both sides, so that their sum normalises them. They are log-concave: after a weight w
-// with ratio ρ to the next, all further weights add up to at most wρ/(1−ρ).
+// pieces; at most 2·tiny of the mass is left out.
 func binomial(n int64, p, tiny *big.Float, block func(x int64) int64) []share {
 	if p.Cmp(real(1)) >= 0 {
 		return []share{{block(n), real(1)}}
 	}
-	var out []share
 	odds := quo(p, sub(real(1), p))
 	mode, _ := mul(whole(n+1), p).Int64()
-	mode = min(mode, n)
+	return unimodal(0, n, min(mode, n), tiny, block, func(x int64) *big.Float { return quo(mul(odds, whole(n-x)), whole(x+1)) })
+}
+
+// unimodal is binomial for a law on least … most with the given mode, of which ratio(x) is the
+// probability of x+1 over that of x. Weights run from the mode, which has weight 1, to both
+// sides, so that their sum normalises them. They are log-concave: after a weight w with ratio ρ
+// to the next, all further weights add up to at most wρ/(1−ρ).
+func unimodal(least, most, mode int64, tiny *big.Float, block func(x int64) int64, ratio func(x int64) *big.Float) []share {
+	var out []share
 	sum := new(big.Float).SetPrec(precision)
 	bits := tiny.MantExp(nil)
 	for _, up := range []bool{true, false} {
@@ -63,21 +92,21 @@ func binomial(n int64, p, tiny *big.Float, block func(x int64) int64) []share {
 				last.Add(last, w)
 				sum.Add(sum, w)
 			}
-			var ratio *big.Float
+			if up && x == most || !up && x == least {
+				break
+			}
+			var next *big.Float
 			if up {
-				ratio = quo(mul(odds, whole(n-x)), whole(x+1))
+				next = ratio(x)
 				x++
 			} else {
-				ratio = quo(whole(x), mul(odds, whole(n-x+1)))
 				x--
+				next = quo(real(1), ratio(x))
 			}
-			if x < 0 || x > n {
+			if w.MantExp(nil) < bits && mul(w, next).Cmp(mul(tiny, sub(real(1), next))) <= 0 {
 				break
 			}
-			if w.MantExp(nil) < bits && mul(w, ratio).Cmp(mul(tiny, sub(real(1), ratio))) <= 0 {
-				break
-			}
-			w.Mul(w, ratio)
+			w.Mul(w, next)
 		}
 	}
 	for _, s := range out {
@@ -134,6 +163,9 @@ func coin(n int64, thresholds []int64, tiny *big.Float) (point, tail []*big.Floa
 //
 // and k of n sampled reports give γ·D_G at G = 1 + (g−1)/γ, γ = k/n.
 func (d Document) curve(ctx context.Context, g []*big.Float) ([]*big.Float, error) {
+	if rays, err := d.rays(); rays != nil || err != nil {
+		return d.curveOf(ctx, g, rays, err)
+	}
 	one, bigE := real(1), exp(real(d.Query.Eps0))
 	rate := quo(real(2), add(bigE, one))
 	if d.Claim.Method == ClonesPLD {
@@ -198,25 +230,24 @@ type use struct {
 	weight *big.Float
 }
 
-// blocks lists the blocks of k and, for each m, the blocks that use it. It skips combinations
-// of negligible weight and adds up their weights.
-func (d Document) blocks(ctx context.Context, g []*big.Float, rate, tiny *big.Float) (blocks []*reports, sizes map[int64][]use, skipped *big.Float, err error) {
-	one, bigE := real(1), exp(real(d.Query.Eps0))
-	sizes, skipped = map[int64][]use{}, real(0)
-	little := mul(tiny, two(-20))
+// group is a block of numbers of reports, not 0, with its probability: size hide each other,
+// and a client is in the round with probability gamma.
+type group struct {
+	weight, gamma *big.Float
+	size          int64
+}
+
+// groups lists the blocks of k, of which at most 2·tiny is left out. In a block the smallest k
+// gives the fewest reports that hide each other, and the largest k the largest inclusion.
+func (d Document) groups(tiny *big.Float) (out []group) {
 	who, starts := d.Query.reporters(), d.Round.Reports
-	for _, k := range binomial(who.asked, who.chance, tiny, func(k int64) int64 {
+	for _, k := range who.number(tiny, func(k int64) int64 {
 		after, _ := slices.BinarySearch(starts, k+1)
 		return int64(after) - int64(max(0, 1-k)) // k = 0: block −1
 	}) {
-		if err := ctx.Err(); err != nil {
-			return nil, nil, nil, err
-		}
 		if k.block < 0 {
 			continue // no reports
 		}
-		// In a block, the smallest k gives the fewest reports that hide each other, and the
-		// largest k the largest inclusion.
 		size, included := int64(1), who.asked
 		if k.block > 0 {
 			size = starts[k.block-1]
@@ -224,10 +255,25 @@ func (d Document) blocks(ctx context.Context, g []*big.Float, rate, tiny *big.Fl
 		if int(k.block) < len(starts) {
 			included = min(included, starts[k.block]-1)
 		}
-		if who.chance.Cmp(one) == 0 {
+		if who.fixed() {
 			size, included = who.asked, who.asked
 		}
-		b := &reports{weight: k.weight, gamma: quo(whole(included), whole(who.n))}
+		out = append(out, group{k.weight, quo(whole(included), whole(who.n)), size})
+	}
+	return out
+}
+
+// blocks lists the blocks of k and, for each m, the blocks that use it. It skips combinations
+// of negligible weight and adds up their weights.
+func (d Document) blocks(ctx context.Context, g []*big.Float, rate, tiny *big.Float) (blocks []*reports, sizes map[int64][]use, skipped *big.Float, err error) {
+	one, bigE := real(1), exp(real(d.Query.Eps0))
+	sizes, skipped = map[int64][]use{}, real(0)
+	little := mul(tiny, two(-20))
+	for _, k := range d.groups(tiny) {
+		if err := ctx.Err(); err != nil {
+			return nil, nil, nil, err
+		}
+		b := &reports{weight: k.weight, gamma: k.gamma}
 		for _, g := range g {
 			G := add(one, quo(sub(g, one), b.gamma))
 			if G.Cmp(bigE) >= 0 {
@@ -239,7 +285,7 @@ func (d Document) blocks(ctx context.Context, g []*big.Float, rate, tiny *big.Fl
 			b.point, b.tail = append(b.point, real(0)), append(b.tail, real(0))
 		}
 		blocks = append(blocks, b)
-		for _, c := range binomial(size-1, rate, tiny, func(c int64) int64 {
+		for _, c := range binomial(k.size-1, rate, tiny, func(c int64) int64 {
 			return max(1, (c+1)/d.Round.Clones*d.Round.Clones)
 		}) {
 			if w := mul(k.weight, c.weight); w.Cmp(little) < 0 {

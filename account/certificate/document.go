@@ -13,14 +13,16 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// Format and Version name the document. A reader of one version refuses others.
+// Format names the document. Version is the latest version of it; a document that needs
+// nothing beyond version 1 has version 1.
 const (
 	Format  = "riffle-certificate"
-	Version = 1
+	Version = 2
 )
 
 // MaxSize bounds a document's size in bytes.
@@ -47,8 +49,8 @@ type Document struct {
 type Query struct {
 	Trust         dp.Trust         `json:"trust"`
 	Participation dp.Participation `json:"participation"`
-	// Randomizer is the class in the original question. The proof holds for every eps0-LDP
-	// randomizer and does not use the class.
+	// Randomizer is the class in the original question. The proofs of blanket-pld, clones-pld
+	// and basic hold for every eps0-LDP randomizer and do not use the class.
 	Randomizer dp.Class     `json:"randomizer"`
 	Symbols    int          `json:"symbols,omitempty"`
 	Adjacency  dp.Adjacency `json:"adjacency"`
@@ -58,6 +60,15 @@ type Query struct {
 	Gamma      float64      `json:"gamma,omitempty"`   // for check-in
 	Dropout    float64      `json:"dropout,omitempty"` // each report is lost with this probability
 	Rounds     int64        `json:"rounds"`
+	// Since version 2. TV is a of dp.Report. Height, Shares and Eta are those of dp.Steps.
+	TV     float64   `json:"tv,omitempty"`
+	Height float64   `json:"height,omitempty"`
+	Shares []float64 `json:"shares,omitempty"`
+	Eta    float64   `json:"eta,omitempty"`
+	// Colluders of the n clients tell the observer all they know.
+	Colluders int64 `json:"colluders,omitempty"`
+	// KHidden says that nobody sees how many reports a round has. The proof is that for a public number.
+	KHidden bool `json:"k_hidden,omitempty"`
 }
 
 // Methods that prove a claim.
@@ -65,7 +76,29 @@ const (
 	BlanketPLD = "blanket-pld" // clones at rate 2/(e^eps0+1)
 	ClonesPLD  = "clones-pld"  // clones at rate e^-eps0
 	Basic      = "basic"       // pure guarantees, added
+
+	// Since version 2.
+	KRRPLD     = "krr-pld"     // blanket of k-ary randomized response
+	TVPLD      = "tv-pld"      // a known total variation
+	LaplacePLD = "laplace-pld" // Laplace noise
+	CapPLD     = "cap-pld"     // two densities
+	RisingPLD  = "rising-pld"  // a density that rises in steps
 )
+
+// Methods lists the methods.
+func Methods() []string {
+	return []string{BlanketPLD, ClonesPLD, KRRPLD, TVPLD, LaplacePLD, CapPLD, RisingPLD, Basic}
+}
+
+// Needs returns the version of a document with this query and this method.
+func (q Query) Needs(method string) int {
+	old := q.Randomizer == dp.Generic || q.Randomizer == dp.BinaryRR || q.Randomizer == dp.KRR
+	old = old && (method == BlanketPLD || method == ClonesPLD || method == Basic)
+	if old && q.TV == 0 && q.Height == 0 && len(q.Shares) == 0 && q.Eta == 0 && q.Colluders == 0 && !q.KHidden {
+		return 1
+	}
+	return 2
+}
 
 // Claim says that the query is (Eps, Delta)-DP.
 type Claim struct {
@@ -169,10 +202,11 @@ func (d Document) validate() error {
 			problem = text
 		}
 	}
-	check(d.Format == Format && d.Version == Version, fmt.Sprintf("format must be %q, version %d", Format, Version))
+	needs := q.Needs(c.Method)
+	check(d.Format == Format && d.Version == needs, fmt.Sprintf("format must be %q, version %d", Format, needs))
 	check(q.Trust.Is(dp.LocallyPrivate), "unknown trust")
 	check(takesK || q.Participation == dp.All || q.Participation == dp.CheckIn, "unknown participation")
-	check(q.Randomizer == dp.Generic || q.Randomizer == dp.BinaryRR || q.Randomizer == dp.KRR, "unknown randomizer")
+	check(q.Randomizer.LDP(), "unknown randomizer")
 	check((q.Randomizer == dp.KRR) == (q.Symbols != 0) && q.Symbols != 1 && q.Symbols >= 0, "symbols go with krr, at least 2")
 	check(q.Adjacency == dp.ReplaceOne, "adjacency must be replace")
 	check(within(q.Eps0, 1e-30, dp.MaxEps0), "eps0 out of range")
@@ -183,7 +217,34 @@ func (d Document) validate() error {
 	check(within(q.Dropout, 0, 1) && q.Dropout < 1, "dropout out of range")
 	check(q.Rounds >= 1 && q.Rounds <= maxTimes, "rounds out of range")
 	check(q.Participation != dp.Once || q.K >= 1 && q.Rounds <= q.N/q.K, "more disjoint batches than clients")
-	check(c.Method == BlanketPLD || c.Method == ClonesPLD || c.Method == Basic, "unknown method")
+	check(slices.Contains(Methods(), c.Method), "unknown method")
+	knownTV := q.Randomizer == dp.Cap || q.Randomizer == dp.Generic && q.TV != 0
+	check(knownTV && within(q.TV, 1e-300, 1) || !knownTV && q.TV == 0, "tv out of range")
+	check(q.Colluders >= 0 && q.Colluders < q.N, "colluders out of range")
+	check(q.Colluders == 0 || q.Dropout == 0 || q.Participation != dp.Sampled || q.Trust.Is(dp.Alone), "colluders who are drawn and drop-outs are not counted together")
+	if q.Randomizer == dp.Rising {
+		check(len(q.Shares) >= 1 && len(q.Shares) <= dp.MaxSteps, "too few or too many shares")
+		check(within(q.Height, 1e-30, 1e30) && within(q.Eta, 0, 1) && q.Eta < 1, "height or eta out of range")
+		last := 1.
+		for _, share := range q.Shares {
+			check(share >= 1e-300 && share < last, "shares must fall")
+			last = share
+		}
+	} else {
+		check(q.Height == 0 && len(q.Shares) == 0 && q.Eta == 0, "steps go with rising")
+	}
+	switch c.Method {
+	case KRRPLD:
+		check(q.Randomizer == dp.KRR || q.Randomizer == dp.BinaryRR, "krr-pld needs krr")
+	case TVPLD:
+		check(q.Randomizer == dp.Generic && knownTV, "tv-pld needs tv")
+	case LaplacePLD:
+		check(q.Randomizer == dp.LaplaceL1, "laplace-pld needs laplace")
+	case CapPLD:
+		check(q.Randomizer == dp.Cap, "cap-pld needs cap")
+	case RisingPLD:
+		check(q.Randomizer == dp.Rising, "rising-pld needs rising")
+	}
 	check(within(c.Eps, 0, math.MaxFloat64), "eps out of range")
 	check(within(c.Delta, 0, 1) && c.Delta < 1, "delta out of range")
 	check((c.Method == Basic) == (r == nil) && (r == nil) == (w == nil), "round and composition go with all methods but basic")

@@ -28,6 +28,8 @@ type composer struct {
 	step  *big.Float
 	times int64      // rounds in all
 	top   *big.Float // mass that may be moved to infinity, over all rounds
+	// linear: values are added up whose mean is to be kept, not E e^−L. See sums.go.
+	linear bool
 }
 
 // fixed rounds a real up, and adds the bound on its error.
@@ -125,7 +127,10 @@ func (c *composer) trim(l *law) {
 // coarsen puts a law on the grid of twice the step. Mass f of an odd loss x goes
 // to its neighbours x ± h in the shares that keep f and f·e^−x.
 func (c *composer) coarsen(l law) law {
-	upper := c.fixed(quo(real(1), add(real(1), exp(new(big.Float).Neg(c.step)))))
+	upper := c.fixed(real(.5))
+	if !c.linear {
+		upper = c.fixed(quo(real(1), add(real(1), exp(new(big.Float).Neg(c.step)))))
+	}
 	half := func(j int64) int64 { return j >> 1 } // rounds down
 	out := law{low: half(l.low), lost: l.lost, rounds: l.rounds}
 	out.mass = make([]*big.Int, half(l.low+int64(len(l.mass)))-out.low+1)

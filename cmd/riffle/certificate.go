@@ -11,6 +11,7 @@ import (
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/account/certificate"
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/run/setting"
 )
@@ -20,7 +21,7 @@ type certificateFlags struct{ write, method, verify string }
 
 func (c *certificateFlags) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.write, "certificate", "", "write a `FILE` from which others can check the bound")
-	bind(cmd, setting.Table{{Name: "certificate-method", Into: &c.method, Check: others, Values: words(certificate.BlanketPLD, certificate.ClonesPLD, certificate.Basic), Help: "%s (default: the tightest of them)"}})
+	bind(cmd, setting.Table{{Name: "certificate-method", Into: &c.method, Check: others, Values: words(certificate.Methods()...), Help: "%s (default: the tightest of them)"}})
 	cmd.Flags().StringVar(&c.verify, "verify", "", "check a certificate `FILE` in arbitrary precision; takes seconds to minutes")
 }
 
@@ -104,7 +105,8 @@ func (c *certificateFlags) runVerify(cmd *cobra.Command, asJSON bool) error {
 	p := printer{w: cmd.OutOrStdout()}
 	q := d.Query
 	p.line("verified: %s", describeQuery(account.Query{Trust: q.Trust, Participation: q.Participation, Eps0: q.Eps0, Population: q.N,
-		Reports: q.K, Gamma: q.Gamma, Dropout: q.Dropout, Rounds: q.Rounds}))
+		Reports: q.K, Gamma: q.Gamma, Dropout: q.Dropout, Rounds: q.Rounds,
+		Class: q.Randomizer, Symbols: q.Symbols, TV: q.TV, Steps: dp.NewSteps(q.Height, q.Shares, q.Eta), Colluders: q.Colluders, HiddenReports: q.KHidden}))
 	p.line("epsilon <= %s at delta = %s   (%s; replace one client)", roundUp(d.Claim.Eps), roundUp(d.Claim.Delta), d.Claim.Method)
 	if d.Round != nil {
 		p.line("recomputed: delta <= %s at that epsilon, in %.1f s", roundUp(verdict.Delta), out.Seconds)

@@ -261,20 +261,26 @@ func (f Family) Arrival(a FamilyArrival) (dp.Pair, error) {
 	if err := a.check(f); err != nil {
 		return dp.Pair{}, err
 	}
-	honest := a.Population - a.Colluders
-	mean := a.Gamma * float64(a.Asked) * float64(honest) / float64(a.Population)
-	crowd, err := f.crowds(max(1, int64(mean)))
+	crowd, err := f.crowds(max(1, int64(a.mean())))
 	if err != nil {
 		return dp.Pair{}, err
 	}
-	var blocks []Span
-	switch {
-	case a.Colluders > 0:
-		blocks = honestReports(a.Population, a.Asked, a.Colluders)
-	case f.kind == clonesKind:
-		blocks = Arrivals(a.Asked, a.Gamma)
-	default:
-		blocks = spans(a.Asked, a.Gamma, 1-a.Gamma, blockWidth(3*arrivalError))
+	width := blockWidth(arrivalError)
+	if f.kind != clonesKind {
+		width = blockWidth(3 * arrivalError)
 	}
-	return arrivalOf(crowd, blocks, honest, mean), nil
+	return arrivalOf(crowd, a.spans(width), a.Population-a.Colluders, a.mean()), nil
+}
+
+// mean returns the mean number of honest reports.
+func (a FamilyArrival) mean() float64 {
+	return a.Gamma * float64(a.Asked) * float64(a.Population-a.Colluders) / float64(a.Population)
+}
+
+// spans covers the number of honest reports.
+func (a FamilyArrival) spans(width func(mean, deviation, z float64) int64) []Span {
+	if a.Colluders > 0 {
+		return honestReports(a.Population, a.Asked, a.Colluders)
+	}
+	return spans(a.Asked, a.Gamma, 1-a.Gamma, width)
 }

@@ -1,0 +1,116 @@
+package certificate_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/account/certificate"
+	"github.com/riffle-dp/riffle/dp"
+)
+
+// change is a change of a document that makes its claim untrue.
+type change struct {
+	name string
+	make func(d *certificate.Document)
+}
+
+// Certificates by a class's own law verify, and changes that make them untrue are rejected.
+func TestCertificatesByOwnLaw(t *testing.T) {
+	steps := dp.NewSteps(2, []float64{.3, .1}, 1e-3)
+	eps0 := math.Log(5) + 2e-3
+	fewer := change{"fewer clients", func(d *certificate.Document) { d.Query.N-- }}
+	hidden := change{"version", func(d *certificate.Document) { d.Version = 1 }}
+	for _, c := range []struct {
+		name    string
+		q       account.Query
+		method  string
+		changes []change
+	}{
+		{"tv", account.Query{Participation: dp.All, TV: .07, Eps0: 2, Population: 6, Rounds: 2, Eps: .8, AskDelta: true}, certificate.TVPLD, []change{
+			fewer, hidden,
+			{"tv", func(d *certificate.Document) { d.Query.TV *= 1.01 }},
+			{"eps0", func(d *certificate.Document) { d.Query.Eps0 *= 1.01 }},
+			{"a colluder", func(d *certificate.Document) { d.Query.Colluders = 1 }},
+			{"delta", func(d *certificate.Document) { d.Claim.Delta *= .98 }},
+			{"an atom lowered", func(d *certificate.Document) { d.Round.Q[slices.Index(d.Round.Q, slices.Max(d.Round.Q))] *= .9 }},
+			{"an atom moved", func(d *certificate.Document) { q := d.Round.Q; q[len(q)/4-3] += q[len(q)/4]; q[len(q)/4] = 0 }},
+			{"no tv", func(d *certificate.Document) { d.Query.TV = 0 }}}},
+		{"laplace", account.Query{Participation: dp.All, Class: dp.LaplaceL1, Eps0: 1, Population: 5, Rounds: 2, Eps: .5, AskDelta: true}, certificate.LaplacePLD, []change{
+			fewer, {"class", func(d *certificate.Document) { d.Query.Randomizer = dp.Generic }},
+			{"eps0", func(d *certificate.Document) { d.Query.Eps0 *= 1.01 }}}},
+		{"krr", account.Query{Participation: dp.All, Class: dp.KRR, Symbols: 6, Eps0: 1, Population: 5, Rounds: 2, Eps: .5, AskDelta: true}, certificate.KRRPLD, []change{
+			{"symbols", func(d *certificate.Document) { d.Query.Symbols = 5 }}}},
+		{"cap", account.Query{Participation: dp.Sampled, Class: dp.Cap, TV: .06, Eps0: 2, Population: 9, Reports: 5, Colluders: 2, Rounds: 2, Eps: .8, AskDelta: true}, certificate.CapPLD, []change{
+			{"colluders", func(d *certificate.Document) { d.Query.Colluders++ }},
+			{"tv", func(d *certificate.Document) { d.Query.TV *= 1.03 }},
+			{"k", func(d *certificate.Document) { d.Query.K = 9 }},
+			{"drop-outs", func(d *certificate.Document) { d.Query.Dropout = .5 }},
+			{"blocks", func(d *certificate.Document) { d.Round.Reports = []int64{1} }}}},
+		{"rising", account.Query{Participation: dp.CheckIn, Class: dp.Rising, Steps: steps, Eps0: eps0, Population: 8, Gamma: .5, Colluders: 1, HiddenReports: true, Rounds: 2, Eps: .8, AskDelta: true}, certificate.RisingPLD, []change{
+			{"height", func(d *certificate.Document) { d.Query.Height *= 1.05 }},
+			{"a share", func(d *certificate.Document) { d.Query.Shares[1] *= 1.5 }},
+			{"eta", func(d *certificate.Document) { d.Query.Eta = .03 }},
+			{"gamma", func(d *certificate.Document) { d.Query.Gamma = .53 }},
+			{"eps0", func(d *certificate.Document) { d.Query.Eps0 = math.Log(4.9) }}}},
+		{"k hidden", account.Query{Participation: dp.CheckIn, Eps0: 2, Population: 20, Gamma: .5, HiddenReports: true, Rounds: 2, Eps: 1, AskDelta: true}, certificate.BlanketPLD, []change{
+			fewer, hidden, {"colluders", func(d *certificate.Document) { d.Query.Colluders = 1 }}}},
+		{"colluders", account.Query{Participation: dp.Sampled, Eps0: 2, Population: 60, Reports: 20, Colluders: 10, Rounds: 5, Delta: 1e-3}, certificate.BlanketPLD, []change{
+			{"colluders", func(d *certificate.Document) { d.Query.Colluders++ }}}},
+		{"pure, colluders", account.Query{Participation: dp.Sampled, Eps0: 2, Population: 60, Reports: 20, Colluders: 10, Rounds: 5, Delta: 1e-3}, certificate.Basic, []change{
+			{"colluders", func(d *certificate.Document) { d.Query.Colluders++ }}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			method := c.method
+			if method != certificate.Basic {
+				method = "" // the tightest of them
+			}
+			honest := clone(t, write(t, c.q, method))
+			if honest.Claim.Method != c.method || honest.Version != certificate.Version {
+				t.Fatalf("version %d, method %s", honest.Version, honest.Claim.Method)
+			}
+			v, err := honest.Verify(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.method != certificate.Basic && v.Delta < .9*honest.Claim.Delta {
+				t.Errorf("proved %v, claimed %v", v.Delta, honest.Claim.Delta)
+			}
+			answer, err := account.Answer(context.Background(), c.q, c.method)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if u := answer.Upper; honest.Claim.Eps > u.Eps*1.01 || honest.Claim.Delta > u.Delta*1.1 {
+				t.Errorf("claim %+v, accountant (%v, %v)", honest.Claim, u.Eps, u.Delta)
+			}
+			for _, bad := range c.changes {
+				d := clone(t, honest)
+				bad.make(&d)
+				if d.Round != nil {
+					forge(&d) // the account fits whatever the round
+					if w := d.Composition; w.Total > d.Claim.Delta {
+						t.Fatal("the account alone fails")
+					}
+				}
+				if v, err := d.Verify(context.Background()); !errors.Is(err, certificate.ErrRejected) && !errors.Is(err, certificate.ErrMalformed) {
+					t.Errorf("%s changed: verdict %+v, error %v", bad.name, v, err)
+				}
+			}
+		})
+	}
+}
+
+func TestCertificatesThatHaveNoProof(t *testing.T) {
+	for name, q := range map[string]account.Query{
+		"colluders drawn, drop-outs": {Participation: dp.Sampled, Eps0: 2, Population: 60, Reports: 20, Colluders: 10, Dropout: .1, Rounds: 5, Delta: 1e-3},
+		"adaptive":                   {Participation: dp.All, Eps0: 2, Population: 60, AdaptiveWithinRound: true, Rounds: 5, Delta: 1e-3},
+	} {
+		if d, err := account.Certify(context.Background(), q, certificate.BlanketPLD); !errors.Is(err, dp.ErrNoBound) {
+			t.Errorf("%s: %+v, error %v", name, d.Claim, err)
+		}
+	}
+}
