@@ -90,3 +90,43 @@ func TestSeveralMessages(t *testing.T) {
 		t.Error("the announcement has another version than 2")
 	}
 }
+
+// A task of one message whose reports are values has no byte of version 2: programs that know
+// version 1 only take part as before.
+func TestOneMessageIsVersion1(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	theta := make([]float32, dim)
+	w := newWorld(t, 3, shuffleTask())
+	config := w.config()
+	seen := newWatch()
+	config.Watch = seen.tell
+	ann := w.announcement(1, theta)
+	w.publish(ann, theta, nil)
+	fleet, err := client.NewFleet(config, w.members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- fleet.Run(running) }()
+	w.wait(ctx, len(w.members))
+	stop()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if err := fleet.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := wire.Encode(w.task)[0], wire.Encode(ann)[0]; a != wire.Version || b != wire.Version {
+		t.Errorf("a task of version %d, announced in version %d", a, b)
+	}
+	for id, body := range w.got {
+		if r := w.reports[id]; body[0] != wire.Version || r.Part[0] != wire.Version || r.Several {
+			t.Errorf("a report of version %d with a part of version %d", body[0], r.Part[0])
+		}
+	}
+	if len(w.got) != len(w.members) {
+		t.Errorf("%d reports", len(w.got))
+	}
+}
