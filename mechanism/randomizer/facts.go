@@ -22,6 +22,10 @@ type Facts struct {
 	// report stands for, divided by the radius of the ball and in the ball's own norm. One report
 	// can move the mean of n reports by Largest clip norms over n, whatever its client's data is.
 	// 0 if the mechanism does not say.
+	//
+	// Nobody can choose a report with encoding [Seed]. Largest is then how far the best of 2^40
+	// seeds moves the mean in a direction that its client chooses (but for a chance of 5 %); in all
+	// other directions it is like an honest report.
 	Largest float64
 }
 

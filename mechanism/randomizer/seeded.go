@@ -54,6 +54,10 @@ func ForRound(m Mechanism, key [32]byte) Mechanism {
 // probability 1.2e-15, is cut.
 const seedUnit = 1 << 28
 
+// bestScore is √(2·ln 2^40), which the largest of 2^40 standard normal values exceeds with a chance
+// of 5 %.
+const bestScore = 7.446
+
 // seeded is the randomizer of simulations.
 type seeded struct {
 	pure
@@ -96,7 +100,7 @@ func newSeeded(name string, c Config, edges []float64) (Randomizer, error) {
 			Dim:  c.Dim,
 			// Largest at x = 0. The last factor covers that the values are only nearly normal.
 			MSE:     unit * unit * (float64(c.Dim-1) + m.square) * (1 + 1e-7),
-			Largest: m.longest * reports.Scale() / c.Radius,
+			Largest: bestScore * unit / c.Radius,
 		}),
 		radius: c.Radius, scale: reports.Scale(),
 		input: c.Radius, report: m.longest * reports.Scale(),

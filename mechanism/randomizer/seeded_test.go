@@ -300,6 +300,9 @@ func TestLiarsSearch(t *testing.T) {
 		best = math.Max(best, z/seedUnit)
 	}
 	moved := best * m.scale * seedUnit
+	if l := m.Facts().Largest; math.Abs(l-7.446*m.scale*seedUnit) > 1e-9 || math.Abs(l-7.65) > .05 {
+		t.Errorf("the best of 2^40 is said to move it by %v", l)
+	}
 	t.Logf("the best of 2^20 seeds has score %.3f and moves the mean by %.2f clip norms over n", best, moved)
 	if best < 4.1 || best > 6.9 || !(moved < 6) {
 		t.Errorf("score %v, %v clip norms", best, moved)

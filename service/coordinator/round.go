@@ -336,7 +336,14 @@ func (r *runner) open(ctx context.Context, a *wire.Announcement, c *wire.RoundCl
 	if err != nil {
 		return err
 	}
+	var opened int64
+	for _, t := range tallies {
+		opened += t.Accepted
+	}
 	o.accepted, _, err = r.pure.End(tallies...)
+	if again := opened - o.accepted; err == nil && again > 0 {
+		add(o.rejected, wire.Duplicate, again) // equal seeds count once
+	}
 	switch {
 	case err != nil && o.failed == nil:
 		o.failed = &failure{FailedStep, "the optimiser takes no such step", err}
