@@ -99,7 +99,7 @@ func deploy(t *testing.T, p scenario) *deployment {
 	} else {
 		c.Epsilon = 1
 	}
-	text, err := yaml.Marshal(c)
+	text, err := yaml.Marshal(c.Fields())
 	if err != nil {
 		t.Fatal(err)
 	}
