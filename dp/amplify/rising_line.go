@@ -51,10 +51,10 @@ func newLine(rays []ray, over, least, most, smooth float64) *line {
 	}
 	// These are the standard deviations of the tilted sum: wide for the largest number of
 	// reports, most, and narrow for the smallest, least.
-	wide, narrow := math.Sqrt(most*variance), math.Sqrt(least*variance)
+	wide := math.Sqrt(most * variance)
 	s = math.Max(s, 2/wide)
 	v, _, variance = f.moments(s)
-	wide, narrow = math.Sqrt(most*variance), math.Sqrt(least*variance)
+	wide, narrow := math.Sqrt(most*variance), math.Sqrt(least*variance)
 	l := &line{tilt: s, step: 2 * math.Pi / math.Max(20/s, 10*wide), smoothed: smooth * variance, most: f.positive()}
 	l.top = math.Log1p(v) + l.smoothed*s*s/2
 	// Beyond end the normal factor alone is negligible.

@@ -316,7 +316,7 @@ func TestCredentialsAreLines(t *testing.T) {
 			t.Errorf("%s: the credential prints %q", verb, got)
 		}
 	}
-	if b, err := json.Marshal(c); err != nil || strings.Contains(string(b), secret) {
+	if b, err := json.Marshal(map[string]any{"credential": c}); err != nil || strings.Contains(string(b), secret) {
 		t.Errorf("the credential as JSON: %s, %v", b, err)
 	}
 }
