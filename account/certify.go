@@ -236,7 +236,8 @@ func (e *engine) certifiedPair(s shape, c clones) (pair dp.Pair, blocks amplify.
 }
 
 // certifySums is certifyGrow for pairs that the checker sums up on a grid: each doubling of the
-// number of reports and each further block of them costs a little.
+// number of reports and each further block of them costs a little, and few reports some more.
 func (s shape) certifySums(b amplify.Blocks) float64 {
-	return 2e-4 + 5e-6*math.Log2(float64(max(s.reports, s.asked))) + 2.5e-5*float64(len(b.Reports))
+	k := float64(max(s.reports, s.asked))
+	return 2e-4 + 2e-3/k + 5e-6*math.Log2(k) + 2.5e-5*float64(len(b.Reports))
 }

@@ -16,6 +16,7 @@ import (
 // that is too large counts as k times the largest X. All of these raise E(S)₊.
 type sums struct {
 	composer
+	cells   int
 	largest *big.Float // largest X
 	double  []summed   // the sum of 2^j reports
 }
@@ -26,8 +27,13 @@ type summed struct {
 	level int
 }
 
-// sumCells is the size from which the law of a sum is put on a grid of twice the step.
-const sumCells = 1 << 11
+// sumCells is the size from which the law of a sum is put on a grid of twice the step. Few
+// reports have few values, which a coarse grid would blur; fewReports have four times as many
+// cells.
+const (
+	sumCells   = 1 << 11
+	fewReports = 64
+)
 
 // newSums returns the sums of up to most reports; nil if no X is above 0. Errors of tiny
 // matter little.
@@ -49,8 +55,11 @@ func newSums(rays []ray, ratio *big.Float, most int64, tiny *big.Float) *sums {
 		return nil
 	}
 	s := &sums{largest: high}
-	s.linear, s.times = true, most
-	s.step = quo(sub(high, low), whole(sumCells/2))
+	s.linear, s.times, s.cells = true, most, sumCells
+	if most <= fewReports {
+		s.cells *= 4
+	}
+	s.step = quo(sub(high, low), whole(int64(s.cells/2)))
 	s.top = quo(mul(tiny, two(-20)), add(high, real(1)))
 	// Rounding adds one unit per cell and product, with values of up to high for each report.
 	need := quo(mul(whole(most), add(high, real(1))), tiny).MantExp(nil) + 36
@@ -105,7 +114,7 @@ func (s *sums) sum(a, b summed) (summed, error) {
 	level := max(a.level, b.level)
 	l, err := s.product(s.coarser(a, level).law, s.coarser(b, level).law)
 	out := summed{l, level}
-	for err == nil && len(out.mass) > sumCells {
+	for err == nil && len(out.mass) > s.cells {
 		out = s.coarser(out, out.level+1)
 	}
 	return out, err

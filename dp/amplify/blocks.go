@@ -67,6 +67,9 @@ func (f Family) CoarseArrival(a FamilyArrival) (dp.Pair, Blocks, error) {
 	deviation := math.Sqrt(float64(a.Asked) * share * (1 - share))
 	width := func(z float64) int64 {
 		w := math.Max(mean*coarseBlock, deviation/8) * math.Exp(math.Min(z*z, 20)/6)
+		if z*z > 20 {
+			w = math.Max(w, math.Abs(z)*deviation/2) // far out, ever wider
+		}
 		return int64(1) << max(0, int(math.Log2(w)))
 	}
 	var starts []int64
