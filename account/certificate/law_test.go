@@ -10,6 +10,7 @@ import (
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/account/certificate"
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 // change is a change of a document that makes its claim untrue.
@@ -87,7 +88,10 @@ func TestCertificatesByOwnLaw(t *testing.T) {
 			if u := answer.Upper; honest.Claim.Eps > u.Eps*1.01 || honest.Claim.Delta > u.Delta*1.1 {
 				t.Errorf("claim %+v, accountant (%v, %v)", honest.Claim, u.Eps, u.Delta)
 			}
-			for _, bad := range c.changes {
+			for i, bad := range c.changes {
+				if i%3 > 0 && !longtest.On {
+					continue
+				}
 				d := clone(t, honest)
 				bad.make(&d)
 				if d.Round != nil {

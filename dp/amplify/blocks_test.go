@@ -1,6 +1,11 @@
 package amplify
 
-import "testing"
+import (
+	"math"
+	"testing"
+
+	"github.com/riffle-dp/riffle/dp"
+)
 
 // Blocks say what Round and Arrival do: the starts rise from k = 1, and the
 // blocks they cut are those of the arrivals.
@@ -43,5 +48,43 @@ func TestBlocksAreThoseOfThePair(t *testing.T) {
 	}
 	if _, err := f.ArrivalBlocks(FamilyArrival{Population: 10, Asked: 10, Gamma: 2}); err == nil {
 		t.Error("gamma above 1 is accepted")
+	}
+}
+
+// Coarse blocks are few, begin at 1, and cost little.
+func TestCoarseArrival(t *testing.T) {
+	f, err := KnownTV(1, .1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range []FamilyArrival{
+		{Population: 60000, Asked: 60000, Gamma: .01},
+		{Population: 5e5, Asked: 5e5, Gamma: 1.5e-3},
+		{Population: 1000, Asked: 300, Gamma: 1, Colluders: 200},
+		{Population: 7, Asked: 7, Gamma: .5},
+	} {
+		fine, err := f.Arrival(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		coarse, b, err := f.CoarseArrival(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(b.Reports) > 200 || b.Reports[0] != 1 {
+			t.Errorf("%+v: %d blocks from %d", a, len(b.Reports), b.Reports[0])
+		}
+		delta := func(p dp.Pair, eps float64) (sum float64) {
+			for _, x := range p.Atoms {
+				sum += math.Max(0, x.Q*(math.Exp(x.Loss)-math.Exp(eps)))
+			}
+			return sum
+		}
+		for _, eps := range []float64{0, .003, .03} {
+			x, y := delta(fine, eps), delta(coarse, eps)
+			if y < x*.995 && x > 1e-100 || eps == 0 && y > x*1.03 {
+				t.Errorf("%+v at %v: %v in coarse blocks, %v in fine ones", a, eps, y, x)
+			}
+		}
 	}
 }
