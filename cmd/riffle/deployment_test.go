@@ -57,6 +57,7 @@ type scenario struct {
 	round              time.Duration // default: a minute, so that a round ends when all have reported
 	nMin               int64         // default 2
 	spread             time.Duration // that reports arrive over
+	encoding           string        // of reports; default: a new task's
 	edit               func(d *deployment)
 }
 
@@ -94,6 +95,7 @@ func deploy(t *testing.T, p scenario) *deployment {
 
 	c := train.Default()
 	c.Data, c.Trust, c.Participation, c.Rounds, c.Model, c.NMin, c.PerClient = data, p.trust, "all", p.rounds, "hog-linear", p.nMin, int64(120/p.clients)
+	c.Encoding = p.encoding
 	if p.trust == "shuffle" {
 		c.Eps0 = 2
 	} else {

@@ -217,7 +217,8 @@ func TestFullStores(t *testing.T) {
 	}{{"shuffler", 45_000}, {"shuffler", 60_000}, {"shuffler", 120_000}, {"coordinator", 150_000}, {"coordinator", 185_000}} {
 		role, full := c.role, fmt.Sprint("max-bytes: ", c.size)
 		t.Run(fmt.Sprint(role, "-", c.size), func(t *testing.T) {
-			d := deploy(t, scenario{clients: 12, processes: 2, rounds: 12, round: 6 * time.Second, spread: 100 * time.Millisecond})
+			d := deploy(t, scenario{clients: 12, processes: 2, rounds: 12, round: 6 * time.Second, spread: 100 * time.Millisecond,
+				encoding: "values"}) // seeds would not fill a disk
 			d.reach(2, time.Minute)
 			d.stop(role)
 			replaceInFile(t, d.configs[role], "max-bytes: 0", full)
