@@ -739,7 +739,7 @@ func TestDemo(t *testing.T) {
 	for name, args := range map[string][]string{
 		"shuffle":     {"--participation", "once", "--k", "5"},
 		"vector-sum":  {"--trust", "vector-sum", "--suite", "mlkem768x25519"},
-		"messages":    {"--messages", "8", "--participation", "check-in"},
+		"messages":    {"--messages", "8", "--participation", "check-in", "--gamma", "0.9"},
 		"interrupted": {},
 	} {
 		if !longtest.On && name != "vector-sum" && name != "messages" {
