@@ -46,7 +46,11 @@ func TestBinomial(t *testing.T) {
 				tiny = two(-100)
 			}
 			got := map[int64]*big.Float{}
-			for _, s := range binomial(n, chance, tiny, func(x int64) int64 { return x / 3 }) {
+			law, err := binomial(t.Context(), n, chance, tiny, func(x int64) int64 { return x / 3 })
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range law {
 				if got[s.block] == nil {
 					got[s.block] = real(0)
 				}
@@ -76,7 +80,10 @@ func TestCoinBounds(t *testing.T) {
 			for a := (n+1)/2 + 1; a <= n+1; a += 1 + n/37 {
 				thresholds = append(thresholds, a)
 			}
-			point, tail := coin(n, thresholds, tiny)
+			point, tail, err := coin(t.Context(), n, thresholds, tiny)
+			if err != nil {
+				t.Fatal(err)
+			}
 			for i, a := range thresholds {
 				at := mul(choose(n, a-1), two(-int(n)))
 				above := real(0)

@@ -44,14 +44,14 @@ func (q Query) reporters() reporters {
 func (r reporters) fixed() bool { return r.colluders == 0 && r.chance.Cmp(real(1)) >= 0 }
 
 // number returns the law of the number of honest reports, as binomial does.
-func (r reporters) number(tiny *big.Float, block func(k int64) int64) []share {
+func (r reporters) number(ctx context.Context, tiny *big.Float, block func(k int64) int64) ([]share, error) {
 	if r.colluders == 0 {
-		return binomial(r.asked, r.chance, tiny, block)
+		return binomial(ctx, r.asked, r.chance, tiny, block)
 	}
 	// h of drawn are honest. The next h has (n−h)(drawn−h)/((h+1)(colluders−drawn+h+1) of its probability.
 	least := max(0, r.drawn-r.colluders)
 	mode, _ := quo(mul(whole(r.drawn+1), whole(r.n+1)), whole(r.n+r.colluders+2)).Int64()
-	return unimodal(least, r.asked, min(max(mode, least), r.asked), tiny, block, func(h int64) *big.Float {
+	return unimodal(ctx, least, r.asked, min(max(mode, least), r.asked), tiny, block, func(h int64) *big.Float {
 		return quo(mul(whole(r.n-h), whole(r.drawn-h)), mul(whole(h+1), whole(r.colluders-r.drawn+h+1)))
 	})
 }
@@ -64,26 +64,32 @@ type share struct {
 
 // binomial returns an upper bound on the probability of each block of values of Bin(n, p), in
 // pieces; at most 2·tiny of the mass is left out.
-func binomial(n int64, p, tiny *big.Float, block func(x int64) int64) []share {
+func binomial(ctx context.Context, n int64, p, tiny *big.Float, block func(x int64) int64) ([]share, error) {
 	if p.Cmp(real(1)) >= 0 {
-		return []share{{block(n), real(1)}}
+		return []share{{block(n), real(1)}}, nil
 	}
 	odds := quo(p, sub(real(1), p))
 	mode, _ := mul(whole(n+1), p).Int64()
-	return unimodal(0, n, min(mode, n), tiny, block, func(x int64) *big.Float { return quo(mul(odds, whole(n-x)), whole(x+1)) })
+	return unimodal(ctx, 0, n, min(mode, n), tiny, block, func(x int64) *big.Float { return quo(mul(odds, whole(n-x)), whole(x+1)) })
 }
 
 // unimodal is binomial for a law on least … most with the given mode, of which ratio(x) is the
 // probability of x+1 over that of x. Weights run from the mode, which has weight 1, to both
 // sides, so that their sum normalises them. They are log-concave: after a weight w with ratio ρ
 // to the next, all further weights add up to at most wρ/(1−ρ).
-func unimodal(least, most, mode int64, tiny *big.Float, block func(x int64) int64, ratio func(x int64) *big.Float) []share {
+func unimodal(ctx context.Context, least, most, mode int64, tiny *big.Float, block func(x int64) int64, ratio func(x int64) *big.Float) ([]share, error) {
 	var out []share
 	sum := new(big.Float).SetPrec(precision)
 	bits := tiny.MantExp(nil)
 	for _, up := range []bool{true, false} {
 		x, w := mode, real(1)
 		for first := true; ; first = false {
+			if err := now(ctx, x); err != nil {
+				return nil, err
+			}
+			if len(out) > maxPieces {
+				return nil, tooFine()
+			}
 			if first == up || !first { // the mode counts once
 				if b := block(x); len(out) == 0 || out[len(out)-1].block != b {
 					out = append(out, share{b, real(0)})
@@ -112,17 +118,36 @@ func unimodal(least, most, mode int64, tiny *big.Float, block func(x int64) int6
 	for _, s := range out {
 		s.weight.Quo(s.weight, sum)
 	}
-	return out
+	return out, nil
+}
+
+// now returns ctx's error, for a loop over x: it looks only now and then.
+func now(ctx context.Context, x int64) error {
+	if x&0xfff == 0 {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// maxPieces bounds what a document can make the checker hold at once: the pieces of a law, and
+// the pairs of a block of reports and a grid loss. Writers need some hundred thousand.
+const maxPieces = 1 << 21
+
+func tooFine() error {
+	return reject("blocks of clones or reports are too fine for the checker, which holds %d numbers", maxPieces)
 }
 
 // coin returns, for rising thresholds a > n/2, an upper bound on Pr[B = a−1] and
 // a lower bound on Pr[B ≥ a] for B ~ Bin(n, ½), each within tiny.
-func coin(n int64, thresholds []int64, tiny *big.Float) (point, tail []*big.Float) {
+func coin(ctx context.Context, n int64, thresholds []int64, tiny *big.Float) (point, tail []*big.Float, err error) {
 	x := (n + 1) / 2
 	w, upto := real(1), real(1) // weight of x, and of everything from the middle to x
 	bits := tiny.MantExp(nil)
 	ratio := new(big.Float).SetPrec(precision)
 	for {
+		if err := now(ctx, x); err != nil {
+			return nil, nil, err
+		}
 		for len(point) < len(thresholds) && thresholds[len(point)] <= x+1 {
 			point, tail = append(point, new(big.Float).Set(w)), append(tail, new(big.Float).Set(upto))
 		}
@@ -148,7 +173,7 @@ func coin(n int64, thresholds []int64, tiny *big.Float) (point, tail []*big.Floa
 	for len(point) < len(thresholds) {
 		point, tail = append(point, tiny), append(tail, real(0))
 	}
-	return point, tail
+	return point, tail, nil
 }
 
 // curve bounds the hockey-stick divergence D_g of one round from above at each g ≥ 1 of a
@@ -190,7 +215,10 @@ func (d Document) curve(ctx context.Context, g []*big.Float) ([]*big.Float, erro
 			}
 		}
 		distinct := slices.Compact(slices.Sorted(slices.Values(thresholds)))
-		point, tail := coin(m-1, distinct, tiny)
+		point, tail, err := coin(ctx, m-1, distinct, tiny)
+		if err != nil {
+			return nil, err
+		}
 		next := 0
 		for _, u := range sizes[m] {
 			for i := range u.of.part {
@@ -237,14 +265,21 @@ type group struct {
 	size          int64
 }
 
-// groups lists the blocks of k, of which at most 2·tiny is left out. In a block the smallest k
+// groups lists the blocks of k, for so many losses, of which at most 2·tiny is left out. In a block the smallest k
 // gives the fewest reports that hide each other, and the largest k the largest inclusion.
-func (d Document) groups(tiny *big.Float) (out []group) {
+func (d Document) groups(ctx context.Context, points int, tiny *big.Float) (out []group, err error) {
 	who, starts := d.Query.reporters(), d.Round.Reports
-	for _, k := range who.number(tiny, func(k int64) int64 {
+	numbers, err := who.number(ctx, tiny, func(k int64) int64 {
 		after, _ := slices.BinarySearch(starts, k+1)
 		return int64(after) - int64(max(0, 1-k)) // k = 0: block −1
-	}) {
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(numbers)*points > maxPieces {
+		return nil, tooFine()
+	}
+	for _, k := range numbers {
 		if k.block < 0 {
 			continue // no reports
 		}
@@ -260,7 +295,7 @@ func (d Document) groups(tiny *big.Float) (out []group) {
 		}
 		out = append(out, group{k.weight, quo(whole(included), whole(who.n)), size})
 	}
-	return out
+	return out, nil
 }
 
 // blocks lists the blocks of k and, for each m, the blocks that use it. It skips combinations
@@ -269,7 +304,12 @@ func (d Document) blocks(ctx context.Context, g []*big.Float, rate, tiny *big.Fl
 	one, bigE := real(1), exp(real(d.Query.Eps0))
 	sizes, skipped = map[int64][]use{}, real(0)
 	little := mul(tiny, two(-20))
-	for _, k := range d.groups(tiny) {
+	groups, err := d.groups(ctx, len(g), tiny)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	uses := 0
+	for _, k := range groups {
 		if err := ctx.Err(); err != nil {
 			return nil, nil, nil, err
 		}
@@ -285,9 +325,16 @@ func (d Document) blocks(ctx context.Context, g []*big.Float, rate, tiny *big.Fl
 			b.point, b.tail = append(b.point, real(0)), append(b.tail, real(0))
 		}
 		blocks = append(blocks, b)
-		for _, c := range binomial(k.size-1, rate, tiny, func(c int64) int64 {
+		clones, err := binomial(ctx, k.size-1, rate, tiny, func(c int64) int64 {
 			return max(1, (c+1)/d.Round.Clones*d.Round.Clones)
-		}) {
+		})
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		if uses += len(clones); uses > maxPieces {
+			return nil, nil, nil, tooFine()
+		}
+		for _, c := range clones {
 			if w := mul(k.weight, c.weight); w.Cmp(little) < 0 {
 				skipped.Add(skipped, w)
 			} else {

@@ -121,7 +121,11 @@ func (d Document) curveOf(ctx context.Context, g []*big.Float, rays []ray, err e
 	var groups []group
 	var sizes []int64
 	likely := group{weight: real(0), gamma: one}
-	for _, k := range d.groups(tiny) {
+	all, err := d.groups(ctx, len(g), tiny)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range all {
 		if k.weight.Cmp(little) < 0 {
 			skipped.Add(skipped, k.weight)
 			continue

@@ -203,6 +203,9 @@ func divergences(ctx context.Context, rays []ray, ratio *big.Float, sizes []int6
 	nothing := summed{law: law{mass: []*big.Int{s.fixed(real(1))}, lost: new(big.Int)}}
 	var l *summed // of all reports but the last power of two
 	for i, k := range sizes {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		if i > 0 {
 			k -= sizes[i-1]
 		}
