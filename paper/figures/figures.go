@@ -1,6 +1,7 @@
 // Package figures draws, for the program, the figures and tables of the papers that riffle
 // reproduces, each with riffle's own bounds beside the paper's: a picture as SVG and PNG, its
-// data as CSV, and a note where a curve differs from the paper's and why. It computes bounds
+// data as CSV, and a note where a curve differs from the paper's and why. Figures of riffle's
+// own compare the noise of single messages with a trusted curator's. The package computes bounds
 // itself; accuracies come from recorded experiments.
 package figures
 
@@ -16,10 +17,10 @@ import (
 	"github.com/riffle-dp/riffle/internal/picture"
 )
 
-// figure is one figure or table of a paper.
+// figure is one figure or table of a paper, or of riffle.
 type figure struct {
 	Name    string // of its files, and in --only
-	Paper   string // short name and year
+	Paper   string // short name and year; ownFigures: riffle's
 	Where   string // place in the paper, such as "Figure 2a"
 	Title   string
 	Caption string // what it shows, with every parameter
@@ -61,7 +62,7 @@ type table struct {
 
 // all lists the figures in the order of the index.
 func all() []figure {
-	return slices.Concat(girgisFigures(), girgisAccuracy(), eabFigures(), checkInFigures(), []figure{checkInAccuracy()}, convexFigures(), []figure{claimsTable()})
+	return slices.Concat(girgisFigures(), girgisAccuracy(), eabFigures(), checkInFigures(), []figure{checkInAccuracy()}, convexFigures(), singleFigures(), []figure{claimsTable()})
 }
 
 // List returns the figures with the names, in the order of the index; no names mean all.

@@ -31,6 +31,14 @@ type entry struct {
 	Found   []string // notes from the figure's file
 }
 
+// About is the heading of the notes.
+func (e entry) About() string {
+	if e.Paper == ownFigures {
+		return "What is compared"
+	}
+	return "Where it differs, and why"
+}
+
 type paper struct {
 	Name    string
 	Entries []entry
