@@ -15,6 +15,9 @@ type Facts struct {
 	// Bits is the size of a report in the plainest encoding of fixed length, Bytes the size of
 	// what [AppendReport] writes.
 	Bits, Bytes int
+	// Tries is the mean number of vectors of Dim values that a client expands for one report of a
+	// [Keyed] mechanism's round; otherwise 0.
+	Tries float64
 	// Coordinates is the number of coordinates of the input that a report of a [Sparse]
 	// mechanism is about; otherwise 0.
 	Coordinates int

@@ -96,8 +96,9 @@ func newSeeded(name string, c Config, edges []float64) (Randomizer, error) {
 	unit := reports.Scale() * seedUnit // what a value of 1 stands for
 	m.pure = pure{base{
 		facts: m.dense.sized(Facts{
-			Name: name,
-			Dim:  c.Dim,
+			Name:  name,
+			Dim:   c.Dim,
+			Tries: reports.Tries,
 			// Largest at x = 0. The last factor covers that the values are only nearly normal.
 			MSE:     unit * unit * (float64(c.Dim-1) + m.square) * (1 + 1e-7),
 			Largest: bestScore * unit / c.Radius,

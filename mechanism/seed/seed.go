@@ -62,6 +62,8 @@ type Config struct {
 // Mechanism makes and reads reports. It may be used by several goroutines at once.
 type Mechanism struct {
 	Config
+	// Tries is the mean number of seeds that Draw expands. It is for reading only.
+	Tries  float64
 	kernel kernel
 	// accept[c] is the probability of acceptance above c edges: (accept[c]+1)/2^64.
 	accept []uint64
@@ -115,6 +117,7 @@ func New(c Config) (*Mechanism, error) {
 		m.accept[i] = uint64((1+c.Height*float64(i))/top*0x1p64) - 1
 	}
 	m.accept[len(c.Edges)] = math.MaxUint64
+	m.Tries = mean
 	m.scratch.New = func() any { return &scratch{x: make([]float64, (c.Dim+7)&^7)} }
 	return m, nil
 }

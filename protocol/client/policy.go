@@ -54,7 +54,8 @@ type Policy struct {
 	MaxRound time.Duration
 	// Skew is the largest difference between clocks; 0: two minutes.
 	Skew time.Duration
-	// MaxWork is the longest time that checking a task's noise may take; 0: 30 s.
+	// MaxWork is the longest time that checking a task's noise may take, and that finding the
+	// seeds of a report may take on average, at seedSpeed; 0: 30 s.
 	MaxWork time.Duration
 }
 
@@ -192,6 +193,10 @@ func (t *Terms) agree(ctx context.Context) *Refused {
 	} else if m := task.PerClient(); !(timesUp(report.Eps0, m) <= p.MaxEps0) {
 		return Refuse(CausePolicy, "reports with eps0 = %v (messages: %d) are above %v", timesUp(report.Eps0, m), m, p.MaxEps0)
 	}
+	facts := t.Mechanism.Facts()
+	if work := float64(task.PerClient()) * facts.Tries * float64(facts.Dim) / seedSpeed; !(work <= p.MaxWork.Seconds()) {
+		return Refuse(CausePolicy, "to find the seeds of a report takes some %.3g s, above %v", work, p.MaxWork)
+	}
 	t.Charge = dp.Round{Report: report, Trust: task.Trust, Participation: dp.All, Population: crowd, Reports: crowd}
 	if err := t.Charge.Validate(); err != nil {
 		return Refuse(CauseMechanism, "%v", err)
@@ -208,6 +213,9 @@ func (t *Terms) agree(ctx context.Context) *Refused {
 	}
 	return nil
 }
+
+// seedSpeed is the number of values of seeds that a slow processor expands in a second.
+const seedSpeed = 5e7
 
 // timesUp returns x·m, rounded up.
 func timesUp(x float64, m int64) float64 {

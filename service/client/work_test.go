@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
@@ -49,6 +50,35 @@ func TestCostlyTaskIsRefused(t *testing.T) {
 	p = policy()
 	if _, err := p.Agree(ctx, costly("three")); err == nil {
 		t.Error("agreed after the end")
+	}
+}
+
+// A task may ask for seeds that are rare, of a large model, in many messages; each is within the
+// policy. One that would keep a client busy for longer than MaxWork is refused.
+func TestTaskOfCostlySeedsIsRefused(t *testing.T) {
+	task := func(dim int64, messages int64, eps0, edge float64) wire.Task {
+		w := shuffleTask()
+		w.Messages = messages
+		w.Mechanism = wire.Mechanism{Name: "stepunit", Dim: dim, Clip: 1, ClipMode: "norm", Eps0: eps0, Encoding: wire.EncodingSeed, Edges: []float64{edge}, Height: math.Expm1(eps0)}
+		return w
+	}
+	p := policy()
+	p.MaxEps0 = 6
+	for name, c := range map[string]struct {
+		task   wire.Task
+		refuse bool
+	}{
+		"a common one":       {task(1930, 1, 2, 1.2), false},
+		"eight of a network": {task(1e6, 8, .7, .8), false},
+		"4,096 of a network": {task(1e6, 4096, 1e-3, .5), true},
+		"a rare one":         {task(1<<24, 1, 5.9, 6), true},
+		"a rare one, small":  {task(1930, 1, 5.9, 6), false},
+	} {
+		_, err := p.Agree(t.Context(), c.task)
+		var refused *pure.Refused
+		if c.refuse && (!errors.As(err, &refused) || refused.Cause != pure.CausePolicy || !strings.Contains(refused.Detail, "seeds")) || !c.refuse && err != nil {
+			t.Errorf("%s: error %v", name, err)
+		}
 	}
 }
 
