@@ -1,11 +1,15 @@
 package coordinator
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/protocol/envelope"
+	"github.com/riffle-dp/riffle/protocol/mechanism"
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
@@ -96,5 +100,70 @@ func TestSumsTakeOneMessage(t *testing.T) {
 		p.stop()
 		<-p.done
 		t.Error("a vector sum of several messages is run")
+	}
+}
+
+// A shuffler that hands on the last round's messages, its own in place of clients', or one run
+// several times gets nothing by it: messages open in their round, and equal seeds count once.
+func TestMessagesThatAreRepeated(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		fill     func(before, parts [][]byte, n int) [][]byte
+		accepted int64 // in rounds 2 and 3
+		rejected wire.Reason
+	}{
+		{"the round before's", func(before, parts [][]byte, n int) [][]byte { return before }, 0, wire.WrongKey},
+		{"one run of the round before", func(before, parts [][]byte, n int) [][]byte {
+			return slices.Concat(parts[:n], before[n:2*n], parts[2*n:])
+		}, 16, wire.WrongKey},
+		{"the first run three times", func(before, parts [][]byte, n int) [][]byte {
+			return slices.Concat(parts[:n], parts[:n], parts[:n])
+		}, 8, wire.Duplicate},
+		{"runs in another order, clients' messages together", func(before, parts [][]byte, n int) [][]byte {
+			out := slices.Concat(parts[2*n:], parts[:2*n])
+			slices.SortFunc(out, bytes.Compare)
+			return out
+		}, 24, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, dp.Shuffle, dp.All, several, func(w *world) {
+				var err error
+				if w.task.Mechanism, err = mechanism.Describe(randomizer.StepUnit, randomizer.Config{Dim: dim, Radius: 1, Eps0: 2, Encoding: randomizer.Seed}, "norm"); err != nil {
+					t.Fatal(err)
+				}
+			})
+			seeds := func(a wire.Announcement) (parts [][]byte) {
+				for place := range w.n * a.PerClient() {
+					seed := make([]byte, 16)
+					seed[0], seed[1] = byte(place), byte(a.Round)
+					part, err := envelope.SealPart(a.Coordinator, envelope.Coordinator, wire.Digest(a), seed)
+					if err != nil {
+						t.Error(err)
+					}
+					parts = append(parts, part)
+				}
+				return parts
+			}
+			var before [][]byte
+			batches := map[int64][][]byte{} // one of each round, however often it is asked for
+			w.sh.Fill = func(a wire.Announcement) ([][]byte, [][]byte) {
+				if batches[a.Round] == nil {
+					parts := seeds(a)
+					batches[a.Round] = parts
+					if a.Round > 1 {
+						batches[a.Round] = c.fill(before, parts, int(w.n))
+					}
+					before = parts
+				}
+				return batches[a.Round], nil
+			}
+			s := w.run()
+			if s.Reports != 8+2*(c.accepted/3) || c.rejected != "" && s.Rejected[c.rejected] != 2*(24-c.accepted) {
+				t.Errorf("%d reports, rejected %v", s.Reports, s.Rejected)
+			}
+			if len(w.disk.entries) != 3 {
+				t.Errorf("%d rounds are charged", len(w.disk.entries))
+			}
+		})
 	}
 }

@@ -178,3 +178,77 @@ func TestWhatACoordinatorMayAskOfMessages(t *testing.T) {
 		time.Sleep(time.Second)
 	})
 }
+
+// A coordinator that tells clients of one round to send different numbers of messages gets those
+// of the announcement that the shuffler opened, and no others. Nothing of a round can be sent in
+// the next one.
+func TestOneNumberOfMessagesInARound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 6)
+		n := w.start(w.config())
+		three := n.announcement(1, messages(3))
+		n.open(three)
+		two, one := n.announcement(1, messages(2)), n.announcement(1)
+		for _, other := range []wire.Announcement{two, one} {
+			n.refused(wire.SecondReport, Coordinator, "POST", "/v1/rounds", w.sign(other))
+			n.refused(wire.UnknownRound, "", "POST", "/v1/report", w.report(other, 1, 0))
+		}
+		first := w.unsealed(three, 2, 0)
+		wire.Authenticate(first, w.session(2))
+		n.send(w.report(three, 0, 0), w.report(three, 1, 0), w.report(three, 2, 0))
+		if word := n.closed(three); word.Reports != 3 {
+			t.Errorf("word %+v", word)
+		}
+		n.must(Coordinator, "DELETE", path(three, ""), nil)
+
+		next := n.announcement(2, messages(3))
+		n.open(next)
+		old, digest := w.report(three, 2, 0), wire.Digest(next)
+		n.refused(wire.Closed, "", "POST", "/v1/report", old)
+		copy(old[10:], digest[:]) // as if it had been made for this round
+		n.refused(wire.WrongKey, "", "POST", "/v1/report", old)
+		first.Announcement = digest // opened and sealed again, by somebody who has the shuffler's key
+		n.refused(wire.BadSignature, "", "POST", "/v1/report", w.sealed(first))
+		n.send(w.report(next, 3, 0), w.report(next, 4, 0))
+		if word := n.closed(next); word.Reports != 2 || fmt.Sprint(rejected(word)) != fmt.Sprint(map[wire.Reason]int64{wire.BadSignature: 1, wire.WrongKey: 1}) {
+			t.Errorf("word %+v", word)
+		}
+	})
+}
+
+// A client that was restored from a backup sends its report again, with other messages, and to
+// another frontend. One of the two counts, whole: no run has a message of the other.
+func TestRestoredClientCountsOnce(t *testing.T) {
+	for _, bucket := range []int64{0, 700} {
+		synctest.Test(t, func(t *testing.T) {
+			const m, clients = 4, 12
+			w := newWorld(t, clients)
+			c := w.config()
+			c.Bucket = bucket
+			first := w.start(c)
+			c.Store = &memory{state: w.state}
+			second := w.start(c)
+			ann := second.announcement(1, messages(m))
+			first.open(ann)
+			for i := range clients {
+				first.send(w.report(ann, i, 0))
+				second.do("", "POST", "/v1/report", w.report(ann, i, 1)) // taken or not, as its count of the round says
+			}
+			word := first.closed(ann)
+			got := first.fetch(Coordinator, ann, word)
+			if word.Reports != clients || len(got) != m*clients {
+				t.Fatalf("%d clients, %d messages", word.Reports, len(got))
+			}
+			kept := map[string]int{} // messages of each report
+			for _, b := range got {
+				kept[string(b[:partContent-1])]++
+			}
+			for i := range clients {
+				a, b := kept[string(content(i, 0)[:partContent-1])], kept[string(content(i, 1)[:partContent-1])]
+				if a+b != m || a*b != 0 {
+					t.Errorf("client %d: %d messages of its report, %d of its second", i, a, b)
+				}
+			}
+		})
+	}
+}
