@@ -4,14 +4,12 @@
 package coordinator
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/learn/optimize"
@@ -212,182 +210,6 @@ func (c *Coordinator) Receive(ctx context.Context, b wire.RoundClosed) error {
 	if b.Announcement != ([32]byte{}) { // reports were made over a network
 		c.reports = randomizer.ForRound(c.config.Mechanism, b.Announcement)
 	}
-	return nil
-}
-
-// cost returns the charge for a closed batch. charged is false if the batch was paid for
-// before. An error says that the batch cannot belong to the coming round.
-func (c *Coordinator) cost(b wire.RoundClosed) (entry ledger.Entry, charged bool, err error) {
-	if b.Round != c.Round+1 {
-		return entry, false, fmt.Errorf("it is of round %d, want round %d", b.Round, c.Round+1)
-	}
-	if b.Void && !c.config.Trust.Is(dp.Alone) {
-		return entry, false, fmt.Errorf("round %d is void", b.Round)
-	}
-	if c.opened != 0 {
-		if b.Digest != c.batch {
-			return entry, false, fmt.Errorf("round %d is charged for another", c.opened)
-		}
-		return entry, false, nil
-	}
-	// There cannot be more reports than clients that were asked.
-	k, limit := b.Reports, c.config.Population
-	if b.Void {
-		k = c.config.MinReports // what trust local promises does not depend on k
-	}
-	switch c.config.Participation {
-	case dp.Sampled:
-		limit = c.config.Sample
-	case dp.Once:
-		_, block := c.config.Blocks.Of(b.Round)
-		from, to := c.config.Blocks.Range(block)
-		limit = to - from
-	}
-	if k < c.config.MinReports || k > limit {
-		return entry, false, fmt.Errorf("round %d has %d reports, want between n-min = %d and %d",
-			b.Round, k, c.config.MinReports, limit)
-	}
-	return c.Planned(k)
-}
-
-// event returns the cost of a round with k reports. Given k, the participants are a uniform
-// k-subset of the population, however they were chosen, if coins and drop-outs are
-// independent of the data and alike for all clients. If some clients drop out more often than
-// others, the rest have a larger chance than k/n, and the charge is too small for them.
-// Whether a round is void depends on k alone and changes nothing.
-//
-// With dp.Once a client is in one block of an epoch. The epoch's first round pays for all its
-// blocks, as for blocks of the smallest size that is released.
-func (c *Coordinator) event(k int64) (dp.Round, error) {
-	if c.config.Ledger == ledger.Unprotected {
-		return dp.Round{}, nil // reports promise nothing, and nothing is recorded
-	}
-	if c.config.Participation == dp.Once {
-		e, err := c.config.Blocks.Epoch(c.config.Report, c.config.MinReports-c.config.Fewer())
-		e.Trust = c.config.Trust
-		return e, err
-	}
-	e := dp.Round{
-		Report: c.config.Report, Trust: c.config.Trust, Participation: c.config.Participation,
-		Population: c.config.Population, Reports: k, Realised: true,
-	}
-	if h := c.config.Honest; h > 0 && h < 1 {
-		e.Population = int64(h * float64(e.Population))
-	}
-	if c.config.Messages > 1 || k > e.Population {
-		// The random choice of participants lowers no cost. The messages of a client come or
-		// stay away together, so charging a subsampled round for each would be too little
-		// (messages.md). And dishonest clients may choose to take part in exactly those rounds
-		// in which a certain client does.
-		e.Participation, e.Population = dp.All, k
-	}
-	if c.config.Colluders > 0 {
-		// It is not known how many of the k are honest. If more are, a client is hidden better
-		// but chosen more often. The charge for the fewest possible, as if all clients were
-		// asked, covers both.
-		e.Participation, e.Reports = dp.All, k-c.config.Fewer()
-		e.Population = e.Reports
-	}
-	if e.Participation == dp.All && e.Reports != e.Population {
-		e.Participation = dp.CheckIn
-	}
-	return e, nil
-}
-
-// Planned returns the charge for the coming round if the reports of k clients come. charged is
-// false if an earlier round has paid for it.
-func (c *Coordinator) Planned(k int64) (entry ledger.Entry, charged bool, err error) {
-	if c.config.Participation == dp.Once && c.epochCharged(c.Round+1) {
-		return ledger.Entry{}, false, nil
-	}
-	entry.Round = c.Round + 1
-	if c.config.Messages > 1 {
-		entry.Times = c.config.Messages
-	}
-	entry.Event, err = c.event(k)
-	return entry, true, err
-}
-
-// epochCharged says whether a round of this round's epoch was charged.
-func (c *Coordinator) epochCharged(round int64) bool {
-	entries := c.config.Ledger.Entries()
-	if len(entries) == 0 {
-		return false
-	}
-	charged, _ := c.config.Blocks.Of(entries[len(entries)-1].Round)
-	epoch, _ := c.config.Blocks.Of(round)
-	return charged == epoch
-}
-
-// Tally sums opened messages: of each client one report, or several. Each tally belongs to one
-// goroutine. Sums are exact integers, so it does not matter how messages are spread over tallies.
-// Equal messages of a [randomizer.Distinct] mechanism count once: End leaves out the others.
-type Tally struct {
-	Sum      []int64 // of the accepted messages
-	Accepted int64   // number of messages
-	Rejected int64   // messages out of shape or range, or that could not be decoded
-
-	mechanism randomizer.Mechanism
-	round     int64
-	// distinct is the mechanism if equal reports count once; identities are those of the reports
-	// in Sum.
-	distinct   randomizer.Distinct
-	identities [][16]byte
-}
-
-// NewTally returns an empty tally of the charged round.
-func (c *Coordinator) NewTally() (*Tally, error) {
-	if c.opened == 0 {
-		return nil, errors.New("coordinator: no round is charged, nothing may be opened")
-	}
-	if c.reports == nil {
-		return nil, errors.New("coordinator: the charged batch was not received again")
-	}
-	t := &Tally{mechanism: c.reports, round: c.opened, Sum: make([]int64, c.reports.Facts().Dim)}
-	t.distinct, _ = c.reports.(randomizer.Distinct)
-	return t, nil
-}
-
-// Open validates a message and adds it. A message out of shape or range is counted as rejected
-// and leaves no other trace.
-func (t *Tally) Open(r *randomizer.Report) {
-	if t.mechanism.Check(r) != nil {
-		t.Rejected++
-		return
-	}
-	t.mechanism.Add(t.Sum, r)
-	t.Accepted++
-	if t.distinct != nil {
-		t.identities = append(t.identities, t.distinct.Identity(r))
-	}
-}
-
-// repeated takes out of a sum what reports that are equal to another one of the tallies added to
-// it, and returns their number.
-func repeated(sum []int64, tallies []*Tally) (n int64) {
-	var all [][16]byte
-	for _, t := range tallies {
-		all = append(all, t.identities...)
-	}
-	slices.SortFunc(all, func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) })
-	for i := 1; i < len(all); i++ {
-		if all[i] == all[i-1] {
-			tallies[0].distinct.Remove(sum, all[i])
-			n++
-		}
-	}
-	return n
-}
-
-// AddSum adds the sum of n reports that nobody has seen one by one.
-func (t *Tally) AddSum(sum []int64, n int64) error {
-	if len(sum) != len(t.Sum) || n < 0 {
-		return fmt.Errorf("coordinator: sum of %d counts over %d reports, want %d counts", len(sum), n, len(t.Sum))
-	}
-	for j, v := range sum {
-		t.Sum[j] += v
-	}
-	t.Accepted += n
 	return nil
 }
 
