@@ -253,7 +253,7 @@ func (f *experimentFlags) print(w io.Writer, e experiment.Experiment, rows []exp
 // experimentCommand returns the command that runs a setting by itself, with seed 1.
 func experimentCommand(s experiment.Setting) string {
 	if s.Train != nil {
-		return command(*s.Train)
+		return command(s.Asked())
 	}
 	c := s.Solve
 	words := []string{"riffle solve", "--synthetic", c.Synthetic, "--n", picture.Number(float64(c.N)), "--dim", fmt.Sprint(c.Dim),

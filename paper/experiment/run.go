@@ -164,6 +164,23 @@ func exists(path string) bool {
 	return err == nil
 }
 
+// Asked returns the configuration that a training run of the setting is given, without what the
+// caller of Run decides.
+func (s Setting) Asked() train.Config {
+	c := *s.Train
+	c.Randomizer = s.randomizer()
+	return c
+}
+
+// randomizer returns the setting's randomizer: those that name none are of PrivUnit. It is not in
+// the digest of what was asked for, which is older than other defaults.
+func (s Setting) randomizer() string {
+	if s.Train.Randomizer == "" && s.Train.Trust.Is(dp.LocallyPrivate) {
+		return "privunit"
+	}
+	return s.Train.Randomizer
+}
+
 func (s Setting) train(ctx context.Context, o Options, seed int64, top, dir string, watch Observer) error {
 	c := *s.Train
 	c.Workers = o.Workers
@@ -174,9 +191,7 @@ func (s Setting) train(ctx context.Context, o Options, seed int64, top, dir stri
 	if err := own.claim(top); err != nil {
 		return err
 	}
-	if c.Randomizer == "" && c.Trust.Is(dp.LocallyPrivate) {
-		c.Randomizer = "privunit" // settings that name none are of PrivUnit
-	}
+	c.Randomizer = s.randomizer()
 	c.Seed = seed
 	finished := exists(filepath.Join(dir, train.SummaryFile))
 	if watch.Begun != nil {

@@ -3,12 +3,18 @@ package experiment
 import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/dp/gdp"
+	"github.com/riffle-dp/riffle/run/setting"
 	"github.com/riffle-dp/riffle/run/train"
 )
 
-// with returns the default training run after changes.
+// momentum is what a setting asks for.
+func momentum(x float64) setting.Optional { return setting.Optional{Value: x, Given: true} }
+
+// with returns the default training run after changes. Settings that name no momentum are of
+// .9: they are older than other defaults.
 func with(change func(*train.Config)) *train.Config {
 	c := train.Default()
+	c.Momentum = momentum(.9)
 	change(&c)
 	return &c
 }
@@ -16,7 +22,7 @@ func with(change func(*train.Config)) *train.Config {
 // plain sets the papers' SGD: neither momentum nor averaging.
 func plain(change func(*train.Config)) *train.Config {
 	return with(func(c *train.Config) {
-		c.Momentum, c.Average = 0, 0
+		c.Momentum, c.Average = momentum(0), 0
 		change(c)
 	})
 }

@@ -19,7 +19,7 @@ type Field struct {
 	Name string
 	// Part is what the setting is about; help groups by it.
 	Part string
-	// Into points to the value: a number, or a string of any type. Required.
+	// Into points to the value: a number, an Optional, or a string of any type. Required.
 	Into any
 	// Default is the value that Table.Reset sets. "": the zero value, which stands for
 	// "chosen for you" and is not written.
@@ -42,10 +42,17 @@ type Field struct {
 	Help string
 }
 
+// Optional is a number that may be left to be chosen where 0 is a number like others. Its zero
+// value stands for "chosen for you".
+type Optional struct {
+	Value float64
+	Given bool
+}
+
 // Type names the kind of value in help.
 func (f Field) Type() string {
 	switch reflect.TypeOf(f.Into).Elem().Kind() {
-	case reflect.Float64:
+	case reflect.Float64, reflect.Struct:
 		return "number"
 	case reflect.String:
 		return "text"
@@ -60,10 +67,13 @@ func (f Field) String() string {
 		return ""
 	}
 	v := reflect.ValueOf(f.Into).Elem()
-	switch {
-	case f.Default == "" && v.IsZero():
+	if f.Default == "" && v.IsZero() {
 		return ""
-	case v.Kind() == reflect.Float64:
+	}
+	if v.Kind() == reflect.Struct {
+		v = v.Field(0) // an Optional's value
+	}
+	if v.Kind() == reflect.Float64 {
 		return strconv.FormatFloat(v.Float(), 'g', -1, 64)
 	}
 	return fmt.Sprint(v)
@@ -121,10 +131,13 @@ func (f Field) parse(text string) (reflect.Value, error) {
 			return reflect.Value{}, fmt.Errorf("%q must be one of %s", text, strings.Join(names, ", "))
 		}
 		return reflect.ValueOf(text).Convert(into), nil
-	case reflect.Float64:
+	case reflect.Float64, reflect.Struct:
 		x, err := strconv.ParseFloat(text, 64)
 		if err != nil {
 			return reflect.Value{}, fmt.Errorf("%q is not a number", text)
+		}
+		if into.Kind() == reflect.Struct {
+			return reflect.ValueOf(Optional{x, true}), f.within(x, x)
 		}
 		return reflect.ValueOf(x), f.within(x, x)
 	}

@@ -19,6 +19,7 @@ type ship struct {
 	crew  int
 	seed  uint64
 	spare int64
+	depth Optional
 }
 
 func (s *ship) table() Table {
@@ -34,6 +35,7 @@ func (s *ship) table() Table {
 		{Name: "crew", Into: &s.crew, Default: "5", Range: "[1, inf)"},
 		{Name: "seed", Into: &s.seed, Default: "0", Range: "[0, 100]"},
 		{Name: "spare", Into: &s.spare, Range: "[1, 10]", Local: true},
+		{Name: "depth", Into: &s.depth, Range: "[0, 9)"},
 	}
 }
 
@@ -57,6 +59,9 @@ func TestFieldsRefuse(t *testing.T) {
 		{"crew", "1.5", `"1.5" is not a whole number (as 60000 or 6e4)`},
 		{"seed", "-1", "-1 must lie between 0 and 100"},
 		{"spare", "11", "11 must lie between 1 and 10"},
+		{"depth", "9", "9 must be at least 0 and below 9"},
+		{"depth", "nan", "NaN must be at least 0 and below 9"},
+		{"depth", "", `"" is not a number`},
 	} {
 		if err := find(table, c.name).Set(c.text); err == nil || err.Error() != c.want {
 			t.Errorf("%s = %s: %v, want %s", c.name, c.text, err, c.want)
@@ -101,12 +106,12 @@ func TestFieldsAreWritten(t *testing.T) {
 	if err != nil || string(text) != "mode: sail\ncrew: 5\nseed: 0\n" {
 		t.Errorf("the default is written as %q, %v", text, err)
 	}
-	for name, text := range map[string]string{"name": "a: b # c", "mode": "oar", "speed": "2.5", "crew": "1e3", "seed": "7", "spare": "2"} {
+	for name, text := range map[string]string{"name": "a: b # c", "mode": "oar", "speed": "2.5", "crew": "1e3", "seed": "7", "spare": "2", "depth": "0"} {
 		if err := find(table, name).Set(text); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if s != (ship{"a: b # c", "oar", 2.5, 1000, 7, 2}) {
+	if s != (ship{"a: b # c", "oar", 2.5, 1000, 7, 2, Optional{0, true}}) {
 		t.Errorf("set: %+v", s)
 	}
 	if text, err = yaml.Marshal(table); err != nil {
@@ -131,6 +136,10 @@ func TestDigest(t *testing.T) {
 	if s.spare = 3; table.Digest() != before {
 		t.Error("a local setting changes the digest")
 	}
+	if s.depth = (Optional{0, true}); table.Digest() == before {
+		t.Error("a number that was given as 0 is not in the digest")
+	}
+	before = table.Digest()
 	if s.speed = 3; table.Digest() == before {
 		t.Error("a setting does not change the digest")
 	}

@@ -76,7 +76,7 @@ type LearningConfig struct {
 	Lambda    float64 // λ
 	Optimizer string  // cldpSGD, or a method of package optimize
 	LR        string
-	Momentum  float64
+	Momentum  setting.Optional
 	Average   float64
 	Radius    float64 // of the ℓ2 ball about 0; 0: no projection
 	Guard     string  // see parseGuard
@@ -163,7 +163,7 @@ func (c *Config) Fields() setting.Table {
 		{Name: "optimizer", Part: learning, Into: &c.Optimizer, Default: cldpSGD, Values: optimizers(), Help: "%s; those after cldp-sgd are for models with a convex loss, with parameters that minimise a bound"},
 		{Name: "rounds", Part: privacy, Into: &c.Rounds, Range: "[1, 1e9]", Help: "rounds of training (default 160, of a vector sum 120, or solved for --epsilon with --eps0; by the bound of a convex optimizer)"},
 		{Name: "lr", Part: learning, Into: &c.LR, Check: checkLR, Values: []string{theorem3}, Help: "learning rate: a list such as 0.3,0.18@420, or theorem3 (D/(G√t), needs --radius) (default: chosen for eps0; one number, by its bound, with a convex optimizer)"},
-		{Name: "momentum", Part: learning, Into: &c.Momentum, Default: "0.9", Range: "[0, 1)", Help: "momentum of cldp-sgd; models of gradient histograms take 0.5 for 0.9 unless --lr is given"},
+		{Name: "momentum", Part: learning, Into: &c.Momentum, Range: "[0, 1)", Help: "momentum of cldp-sgd (default 0.9; 0.5 for models of gradient histograms unless --lr is given)"},
 		{Name: "average", Part: learning, Into: &c.Average, Default: "0.2", Range: "[0, 1]", Help: "of cldp-sgd: average the iterates of this last part of the rounds; 0 releases the last iterate"},
 		{Name: "radius", Part: learning, Into: &c.Radius, Range: "(0, inf)", Help: "project parameters on the l2 ball of this radius (default: no projection; 8 with a convex optimizer)"},
 		{Name: "guard", Part: learning, Into: &c.Guard, Check: checkGuard, Help: "of a task over a network: keep the last good model where the coordinator's evaluation becomes worse by more, as accuracy:0.05 or loss:0.2, with :pause to wait for riffle task resume then (default: none)"},

@@ -11,7 +11,11 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/run/setting"
 )
+
+// given is a number as if a flag had set it.
+func given(x float64) setting.Optional { return setting.Optional{Value: x, Given: true} }
 
 func write(t *testing.T, text string) string {
 	t.Helper()
@@ -55,7 +59,7 @@ func TestConfigFileIsStrict(t *testing.T) {
 func TestConfigRoundTrip(t *testing.T) {
 	c := Default()
 	c.Population, c.Eps0, c.LR, c.Participation, c.Gamma = 1e6, 2.25, "0.3,0.18@420", "check-in", 1e-3
-	c.Momentum, c.Data = 0, "a: b # c"
+	c.Momentum, c.Data = given(0), "a: b # c"
 	text, err := yaml.Marshal(c.Fields())
 	if err != nil {
 		t.Fatal(err)

@@ -39,11 +39,8 @@ const (
 
 // fillPlanned chooses the settings that follow from the optimiser alone.
 func (c *Config) fillPlanned() {
-	base := Default()
-	if c.Momentum == base.Momentum {
-		c.Momentum = 0
-	}
-	if c.Average == base.Average {
+	c.Momentum.Given = true // 0 unless another was asked for, which is refused
+	if c.Average == Default().Average {
 		c.Average = 0
 	}
 	if c.Radius == 0 {
@@ -65,8 +62,8 @@ func (c Config) checkPlanned() error {
 		return inputError("optimizer %s needs a loss that is convex in the parameters, and model %s has hidden layers: use ink-linear, softmax or linear", c.Optimizer, c.Model)
 	case c.Optimizer == "pan-private" && c.Trust.Is(dp.Protecting):
 		return inputError("optimizer pan-private adds an aggregator's own noise, twice a round, because its memory holds sums of exact gradients; with trust %s it holds nothing but protected reports, and what it would protect is protected: use agd", c.Trust)
-	case c.Momentum != 0 || c.Average != 0:
-		return inputError("momentum = %v and average = %v go with optimizer %s: %s has its own way to combine steps", c.Momentum, c.Average, cldpSGD, c.Optimizer)
+	case c.Momentum.Value != 0 || c.Average != 0:
+		return inputError("momentum = %v and average = %v go with optimizer %s: %s has its own way to combine steps", c.Momentum.Value, c.Average, cldpSGD, c.Optimizer)
 	case c.Optimizer == "gd" && c.Participation != dp.All:
 		return inputError("optimizer gd takes the gradient of all clients in every round, so participation must be all, not %s; psgd takes a part of them", c.Participation)
 	case c.Optimizer == "agd-phases" && c.Lambda == 0:

@@ -296,7 +296,7 @@ func TestConvexOptimizersRefuse(t *testing.T) {
 		"hinge is not: agd-smooth":                func(c *Config) { c.Optimizer = "agd" },
 		"participation must be all":               func(c *Config) { c.Optimizer, c.Participation, c.K = "gd", "once", 10 },
 		"lambda = 0 must be above 0":              func(c *Config) { c.Optimizer = "agd-phases" },
-		"momentum = 0.5":                          func(c *Config) { c.Momentum = .5 },
+		"momentum = 0.5":                          func(c *Config) { c.Momentum = given(.5) },
 		"average = 0.25":                          func(c *Config) { c.Average = .25 },
 		"lr 0.3,0.1@5":                            func(c *Config) { c.LR = "0.3,0.1@5" },
 		"lr theorem3":                             func(c *Config) { c.LR = "theorem3" },

@@ -10,6 +10,7 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/protocol/client"
+	"github.com/riffle-dp/riffle/run/setting"
 )
 
 // Defaults, if neither the caller nor a budget decides.
@@ -67,8 +68,11 @@ func (c *Config) fill() {
 			c.Randomizer = "stepunit"
 		}
 	}
-	if c.histograms() && c.LR == "" && c.Momentum == Default().Momentum {
-		c.Momentum = c.tuned().momentum
+	if !c.Momentum.Given {
+		c.Momentum = setting.Optional{Value: usualMomentum, Given: true}
+		if c.histograms() && c.LR == "" {
+			c.Momentum.Value = c.tuned().momentum
+		}
 	}
 	if c.Trust.Is(dp.SumsOnly) && c.Epsilon == 0 && c.Sigma == 0 {
 		c.Epsilon = defaultEpsilon
@@ -221,6 +225,6 @@ func (c Config) newCLDPSGD(m randomizer.Mechanism, start []float32) (*optimize.O
 		wide[j] = float64(v)
 	}
 	return optimize.NewCLDPSGD(optimize.CLDPSGDConfig{
-		Dim: m.Facts().Dim, Schedule: rates, Momentum: c.Momentum, Radius: c.Radius, AverageFrom: from, Start: wide,
+		Dim: m.Facts().Dim, Schedule: rates, Momentum: c.Momentum.Value, Radius: c.Radius, AverageFrom: from, Start: wide,
 	})
 }

@@ -75,7 +75,7 @@ func (c Config) tableRates(mechanism randomizer.Mechanism, m *model.Model) strin
 	// the curvature in total.
 	first := 1 / (curvature + c.Lambda)
 	if noise := c.clientMSE(mechanism) / c.expectedReports(); noise > 0 {
-		first = min(first, (1-c.Momentum)*distance*math.Sqrt(2/(float64(c.Rounds)*noise)))
+		first = min(first, (1-c.Momentum.Value)*distance*math.Sqrt(2/(float64(c.Rounds)*noise)))
 	}
 	var text strings.Builder
 	last := int64(0)

@@ -207,7 +207,7 @@ func TestTableRates(t *testing.T) {
 	}{
 		"four times the rounds":  {func(c *Config) { c.Rounds = 4 * 160 }, .5},
 		"four times the clients": {func(c *Config) { c.Population = 4 * 320 }, 2},
-		"no momentum":            {func(c *Config) { c.Momentum = 0; c.Rounds = 100 * 160 }, 1},
+		"no momentum":            {func(c *Config) { c.Momentum = given(0); c.Rounds = 100 * 160 }, 1},
 		"one round":              {func(c *Config) { c.Rounds = 1; c.Trust = "none" }, 4 / (1 + 4./3) / usual},
 		"a hundredth of the clip, hardly any noise": {func(c *Config) { c.Clip, c.Trust = .015, "none" }, 100 * 4 / (1 + 4./3) / usual},
 	} {

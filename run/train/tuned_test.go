@@ -6,7 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/riffle-dp/riffle/learn/dataset"
 )
@@ -44,7 +47,7 @@ func TestDefaultRate(t *testing.T) {
 		"no noise":                 {func(c *Config) { c.Trust, c.Eps0 = "none", 0 }, 80},
 		"half the clip":            {func(c *Config) { c.Clip = 0.1 }, 40},
 		"steps":                    {func(c *Config) { c.Randomizer, c.Eps0 = "stepunit", 2.8 }, 20},
-		"no momentum":              {func(c *Config) { c.Momentum = 0 }, 40},
+		"no momentum":              {func(c *Config) { c.Momentum = given(0) }, 40},
 		"pixels":                   {func(c *Config) { c.Model = "softmax" }, 4},
 		"the papers' network":      {func(c *Config) { c.Model, c.Population = "cnn", 1e12 }, 0.05},
 		"more noise for it":        {func(c *Config) { c.Model = "cnn" }, 0.05 * math.Sqrt(5.9/17.5)},
@@ -55,6 +58,53 @@ func TestDefaultRate(t *testing.T) {
 		if got := rate(t, c.change); math.Abs(got/c.want-1) > 0.05 {
 			t.Errorf("%s: rate %v, want %v", name, got, c.want)
 		}
+	}
+}
+
+// A momentum that is given is taken, also one that is the default of other models; what is
+// chosen is written like what is given.
+func TestMomentumIsTakenAsGiven(t *testing.T) {
+	of := func(change func(*Config)) Config {
+		c := Default()
+		c.Model, c.Population, c.Randomizer, c.Eps0, c.Rounds = "ink-linear", 60000, "privunit", 2.5, 10
+		change(&c)
+		c.fill()
+		return c
+	}
+	for name, c := range map[string]struct {
+		change func(*Config)
+		want   float64
+	}{
+		"nothing":                     {func(*Config) {}, .5},
+		"the others' default":         {func(c *Config) { c.Momentum = given(.9) }, .9},
+		"none":                        {func(c *Config) { c.Momentum = given(0) }, 0},
+		"a rate":                      {func(c *Config) { c.LR = "4" }, .9},
+		"a rate and a momentum":       {func(c *Config) { c.LR, c.Momentum = "4", given(.5) }, .5},
+		"another model":               {func(c *Config) { c.Model = "softmax" }, .9},
+		"another model's momentum":    {func(c *Config) { c.Model, c.Momentum = "softmax", given(.5) }, .5},
+		"an optimiser that has none":  {func(c *Config) { c.Optimizer = "psgd" }, 0},
+		"the same, and so it was set": {func(c *Config) { c.Optimizer, c.Momentum = "psgd", given(0) }, 0},
+	} {
+		got := of(c.change)
+		if got.Momentum != given(c.want) {
+			t.Errorf("%s: %+v, want %v", name, got.Momentum, c.want)
+		}
+		text, err := yaml.Marshal(got.Fields())
+		if line := "\nmomentum: " + strconv.FormatFloat(c.want, 'g', -1, 64) + "\n"; err != nil || !strings.Contains(string(text), line) {
+			t.Errorf("%s: no%sin\n%s%v", name, line, text, err)
+		}
+	}
+	chosen, asked := of(func(*Config) {}), of(func(c *Config) { c.Momentum = given(.5) })
+	if chosen.Fields().Digest() != asked.Fields().Digest() {
+		t.Error("the digest tells what was chosen from what was given")
+	}
+	if got := rate(t, func(c *Config) { c.Momentum = given(.9) }); got != 4 {
+		t.Errorf("the rate for momentum .9 is %v, want 4: a step acts for ten rounds, not two", got)
+	}
+	c := convex(people(t, 100), "psgd", "shuffle")
+	c.Momentum = given(.9)
+	if _, err := Prepare(t.Context(), c); !errors.Is(err, ErrInput) || !strings.Contains(err.Error(), "momentum = 0.9") {
+		t.Errorf("an optimiser without momentum took one: %v", err)
 	}
 }
 
