@@ -34,7 +34,7 @@ var inside = map[string][]string{
 	"dp":        {"dp/amplify/literature", "dp/amplify", "dp/gdp", "dp/pld", "dp/rdp", "dp"},
 	"mechanism": {"mechanism/vecsum/prio3", "mechanism/vecsum", "mechanism/randomizer", "mechanism/seed", "mechanism/sample", "mechanism/rng"},
 	"account":   {"account/audit", "account", "account/certificate"},
-	"learn":     {"learn/dataset/mnist", "learn/dataset", "learn/model", "learn/optimize", "learn/feature", "learn/schedule", "learn/model/internal/kernel"},
+	"learn":     {"learn/external", "learn/dataset/mnist", "learn/dataset", "learn/model", "learn/optimize", "learn/feature", "learn/schedule", "learn/model/internal/kernel"},
 	"protocol":  {"protocol/client", "protocol/shuffler", "protocol/coordinator", "protocol/ledger", "protocol/mechanism", "protocol/envelope", "protocol/wire"},
 	"page":      {"page/dashboard", "page/plan", "page/report", "page/third_party/uplot"},
 	"run":       {"run/train", "run/solve", "run/simulate", "run/setting"},

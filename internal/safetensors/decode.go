@@ -33,20 +33,74 @@ func Unmarshal(b []byte) (File, error) {
 		return File{}, fmt.Errorf("safetensors: header length %d, but only %d bytes follow", n, len(b)-8)
 	}
 	header, data := b[8:8+n], b[8+n:]
+	f, ends, err := parse(header)
+	if err != nil {
+		return File{}, err
+	}
+	at := 0
+	for i := range f.Tensors {
+		if ends[i] > len(data) {
+			return File{}, fmt.Errorf("safetensors: tensor %q: offsets [%d, %d] outside the %d bytes of data", f.Tensors[i].Name, at, ends[i], len(data))
+		}
+		f.Tensors[i].Data = data[at:ends[i]:ends[i]]
+		at = ends[i]
+	}
+	if at != len(data) {
+		return File{}, fmt.Errorf("safetensors: %d trailing bytes after the tensors", len(data)-at)
+	}
+	return f, nil
+}
+
+// ReadHead reads the part of a file that comes before the data, and no further. The tensors
+// come in the order of their data, which is nil: the data, of size bytes in total, are what r
+// has next. It fails as Unmarshal does, and on a header of more than limit bytes, which it does
+// not read. It takes n bytes from r, and holds no more memory than a small multiple of them.
+func ReadHead(r io.Reader, limit int) (f File, n, size int, err error) {
+	var first [8]byte
+	n, err = io.ReadFull(r, first[:])
+	if err != nil {
+		return File{}, n, 0, err
+	}
+	length := binary.LittleEndian.Uint64(first[:])
+	if length > uint64(min(limit, MaxHeader)) {
+		return File{}, n, 0, fmt.Errorf("safetensors: header length %d above limit %d", length, min(limit, MaxHeader))
+	}
+	var header bytes.Buffer
+	got, err := io.CopyN(&header, r, int64(length))
+	n += int(got)
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return File{}, n, 0, err
+	}
+	f, ends, err := parse(header.Bytes())
+	if err != nil {
+		return File{}, n, 0, err
+	}
+	if len(ends) > 0 {
+		size = ends[len(ends)-1]
+	}
+	return f, n, size, nil
+}
+
+// parse reads a header. The tensors come in the order of their data; ends are the offsets at
+// which they end.
+func parse(header []byte) (f File, ends []int, err error) {
 	if !utf8.Valid(header) {
-		return File{}, fmt.Errorf("safetensors: header is not valid UTF-8")
+		return File{}, nil, fmt.Errorf("safetensors: header is not valid UTF-8")
 	}
 	if len(header) == 0 || header[0] != '{' {
-		return File{}, fmt.Errorf("safetensors: header must begin with {")
+		return File{}, nil, fmt.Errorf("safetensors: header must begin with {")
 	}
 	f, spans, err := parseHeader(header)
 	if err != nil {
-		return File{}, fmt.Errorf("safetensors: header: %w", err)
+		return File{}, nil, fmt.Errorf("safetensors: header: %w", err)
 	}
-	if err := place(&f, spans, data); err != nil {
-		return File{}, fmt.Errorf("safetensors: %w", err)
+	if ends, err = order(&f, spans); err != nil {
+		return File{}, nil, fmt.Errorf("safetensors: %w", err)
 	}
-	return f, nil
+	return f, ends, nil
 }
 
 // span is a tensor's byte range as the header gives it.
@@ -55,9 +109,9 @@ type span struct {
 	begin, end int
 }
 
-// place sorts the tensors by their data, checks that they tile it, and hands
-// each its part.
-func place(f *File, spans []span, data []byte) error {
+// order sorts the tensors by their data, and checks that these have the right sizes and leave
+// no hole. It returns the offset at which each ends.
+func order(f *File, spans []span) (ends []int, err error) {
 	// The sort is stable: empty tensors share an offset and keep their header order.
 	slices.SortStableFunc(spans, func(a, b span) int {
 		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end))
@@ -66,32 +120,29 @@ func place(f *File, spans []span, data []byte) error {
 	at := 0
 	for _, s := range spans {
 		t := f.Tensors[s.tensor]
-		if s.begin < 0 || s.end < s.begin || s.end > len(data) {
-			return fmt.Errorf("tensor %q: offsets [%d, %d] outside the %d bytes of data", t.Name, s.begin, s.end, len(data))
+		if s.begin < 0 || s.end < s.begin {
+			return nil, fmt.Errorf("tensor %q: offsets [%d, %d] outside the data", t.Name, s.begin, s.end)
 		}
 		if s.begin < at {
-			return fmt.Errorf("tensor %q: offset %d overlaps the tensor before it, which ends at %d", t.Name, s.begin, at)
+			return nil, fmt.Errorf("tensor %q: offset %d overlaps the tensor before it, which ends at %d", t.Name, s.begin, at)
 		}
 		if s.begin > at {
-			return fmt.Errorf("tensor %q: hole between bytes %d and %d", t.Name, at, s.begin)
+			return nil, fmt.Errorf("tensor %q: hole between bytes %d and %d", t.Name, at, s.begin)
 		}
 		want, err := byteLen(t.DType, t.Shape)
 		if err != nil {
-			return fmt.Errorf("tensor %q: %w", t.Name, err)
+			return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
 		}
 		if s.end-s.begin != want {
-			return fmt.Errorf("tensor %q: offsets [%d, %d] hold %d bytes, want %d for %s %v",
+			return nil, fmt.Errorf("tensor %q: offsets [%d, %d] hold %d bytes, want %d for %s %v",
 				t.Name, s.begin, s.end, s.end-s.begin, want, t.DType, t.Shape)
 		}
-		t.Data = data[s.begin:s.end:s.end]
 		ordered = append(ordered, t)
+		ends = append(ends, s.end)
 		at = s.end
 	}
-	if at != len(data) {
-		return fmt.Errorf("%d trailing bytes after the tensors", len(data)-at)
-	}
 	f.Tensors = ordered
-	return nil
+	return ends, nil
 }
 
 // headerReader walks the JSON tokens, because only tokens reveal a key that occurs twice.

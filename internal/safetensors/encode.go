@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"unicode/utf8"
@@ -15,6 +16,26 @@ import (
 // are not valid UTF-8, names that are empty, reserved or used twice, unknown
 // types, and data that is not as long as its shape says.
 func Marshal(f File) ([]byte, error) {
+	for _, t := range f.Tensors {
+		if err := t.check(t.DType); err != nil {
+			return nil, err
+		}
+	}
+	out, size, err := Head(f)
+	if err != nil {
+		return nil, err
+	}
+	out = slices.Grow(out, size)
+	for _, t := range f.Tensors {
+		out = append(out, t.Data...)
+	}
+	return out, nil
+}
+
+// Head returns what comes before the tensors' data in the file's encoding: the length of the
+// header, and the header. The data, of size bytes in total, follow it in the order of the
+// tensors. Data are not looked at. It fails as Marshal does.
+func Head(f File) (head []byte, size int, err error) {
 	header := []byte{'{'}
 	if f.Metadata != nil {
 		header = append(header, `"`+metadataKey+`":{`...)
@@ -22,36 +43,37 @@ func Marshal(f File) ([]byte, error) {
 			if i > 0 {
 				header = append(header, ',')
 			}
-			var err error
 			if header, err = appendText(header, k); err != nil {
-				return nil, fmt.Errorf("safetensors: metadata key: %w", err)
+				return nil, 0, fmt.Errorf("safetensors: metadata key: %w", err)
 			}
 			header = append(header, ':')
 			if header, err = appendText(header, f.Metadata[k]); err != nil {
-				return nil, fmt.Errorf("safetensors: metadata %q: %w", k, err)
+				return nil, 0, fmt.Errorf("safetensors: metadata %q: %w", k, err)
 			}
 		}
 		header = append(header, '}')
 	}
 	seen := make(map[string]bool, len(f.Tensors))
-	offset := 0
 	for _, t := range f.Tensors {
 		if t.Name == "" || t.Name == metadataKey {
-			return nil, fmt.Errorf("safetensors: %q cannot name a tensor", t.Name)
+			return nil, 0, fmt.Errorf("safetensors: %q cannot name a tensor", t.Name)
 		}
 		if seen[t.Name] {
-			return nil, fmt.Errorf("safetensors: two tensors named %q", t.Name)
+			return nil, 0, fmt.Errorf("safetensors: two tensors named %q", t.Name)
 		}
 		seen[t.Name] = true
-		if err := t.check(t.DType); err != nil {
-			return nil, err
+		n, err := byteLen(t.DType, t.Shape)
+		if err != nil {
+			return nil, 0, fmt.Errorf("safetensors: tensor %q: %w", t.Name, err)
+		}
+		if n > math.MaxInt-size {
+			return nil, 0, fmt.Errorf("safetensors: tensor %q: the sum of all sizes overflows", t.Name)
 		}
 		if len(header) > 1 {
 			header = append(header, ',')
 		}
-		var err error
 		if header, err = appendText(header, t.Name); err != nil {
-			return nil, fmt.Errorf("safetensors: tensor name: %w", err)
+			return nil, 0, fmt.Errorf("safetensors: tensor name: %w", err)
 		}
 		header = append(header, `:{"dtype":"`+string(t.DType)+`","shape":[`...)
 		for i, s := range t.Shape {
@@ -61,10 +83,10 @@ func Marshal(f File) ([]byte, error) {
 			header = strconv.AppendInt(header, int64(s), 10)
 		}
 		header = append(header, `],"data_offsets":[`...)
-		header = strconv.AppendInt(header, int64(offset), 10)
+		header = strconv.AppendInt(header, int64(size), 10)
 		header = append(header, ',')
-		offset += len(t.Data)
-		header = strconv.AppendInt(header, int64(offset), 10)
+		size += n
+		header = strconv.AppendInt(header, int64(size), 10)
 		header = append(header, `]}`...)
 	}
 	header = append(header, '}')
@@ -72,15 +94,10 @@ func Marshal(f File) ([]byte, error) {
 		header = append(header, ' ')
 	}
 	if len(header) > MaxHeader {
-		return nil, fmt.Errorf("safetensors: header of %d bytes, at most %d", len(header), MaxHeader)
+		return nil, 0, fmt.Errorf("safetensors: header of %d bytes, at most %d", len(header), MaxHeader)
 	}
-	out := make([]byte, 0, 8+len(header)+offset)
-	out = binary.LittleEndian.AppendUint64(out, uint64(len(header)))
-	out = append(out, header...)
-	for _, t := range f.Tensors {
-		out = append(out, t.Data...)
-	}
-	return out, nil
+	head = binary.LittleEndian.AppendUint64(make([]byte, 0, 8+len(header)), uint64(len(header)))
+	return append(head, header...), size, nil
 }
 
 // appendText appends s as a JSON string.

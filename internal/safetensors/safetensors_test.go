@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -229,6 +230,7 @@ func FuzzUnmarshal(f *testing.F) {
 	f.Add(file(`{"w":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"__metadata__":{"a":"b"}}  `, 1, 2))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		first, err := Unmarshal(b)
+		readsHead(t, b, first, err)
 		if err != nil {
 			return
 		}
@@ -247,6 +249,75 @@ func FuzzUnmarshal(f *testing.F) {
 			t.Fatalf("two encodings of one file, %v", err)
 		}
 	})
+}
+
+// readsHead checks that ReadHead finds in a file what Unmarshal found.
+func readsHead(t *testing.T, b []byte, want File, wantErr error) {
+	r := bytes.NewReader(b)
+	f, n, size, err := ReadHead(r, MaxHeader)
+	if err != nil {
+		if wantErr == nil {
+			t.Fatalf("ReadHead: %v", err)
+		}
+		return
+	}
+	if n != len(b)-r.Len() {
+		t.Fatalf("ReadHead says it took %d bytes, and took %d", n, len(b)-r.Len())
+	}
+	if fits := size == r.Len(); fits != (wantErr == nil) {
+		t.Fatalf("ReadHead says %d bytes of data, there are %d; Unmarshal: %v", size, r.Len(), wantErr)
+	}
+	if wantErr != nil {
+		return
+	}
+	want.Tensors = slices.Clone(want.Tensors)
+	for i := range want.Tensors {
+		want.Tensors[i].Data = nil
+	}
+	if !reflect.DeepEqual(f, want) {
+		t.Fatalf("ReadHead: %+v, want %+v", f, want)
+	}
+	again, total, err := Head(f)
+	if err != nil || total != size {
+		t.Fatalf("Head: %d bytes of data, want %d, %v", total, size, err)
+	}
+	if second, n, size, err := ReadHead(bytes.NewReader(again), MaxHeader); err != nil || n != len(again) || size != total || !reflect.DeepEqual(second, f) {
+		t.Fatalf("%+v reads back as %+v, %d of %d bytes, %d of data, %v", f, second, n, len(again), size, err)
+	}
+}
+
+// TestReadHead cuts a file short, and limits its header.
+func TestReadHead(t *testing.T) {
+	b, err := Marshal(sample())
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, size, err := Head(sample())
+	if err != nil || len(head)+size != len(b) || !bytes.HasPrefix(b, head) {
+		t.Fatalf("Head: %d bytes and %d of data, the file has %d, %v", len(head), size, len(b), err)
+	}
+	for cut := range len(head) {
+		_, n, _, err := ReadHead(bytes.NewReader(b[:cut]), MaxHeader)
+		if n != cut || err == nil {
+			t.Fatalf("%d bytes: took %d, %v", cut, n, err)
+		}
+	}
+	r := bytes.NewReader(b)
+	if _, n, _, err := ReadHead(r, len(head)-9); n != 8 || err == nil || r.Len() != len(b)-8 {
+		t.Errorf("header above the limit: took %d bytes, %v", n, err)
+	}
+	if _, _, _, err := ReadHead(bytes.NewReader(b), len(head)-8); err != nil {
+		t.Errorf("header at the limit: %v", err)
+	}
+	// A short file that promises much costs nothing.
+	huge := binary.LittleEndian.AppendUint64(nil, MaxHeader)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, _, _, _ = ReadHead(bytes.NewReader(huge), MaxHeader)
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; got > 1<<16 {
+		t.Errorf("%d bytes allocated for a file of 8", got)
+	}
 }
 
 func BenchmarkMarshal(b *testing.B) {

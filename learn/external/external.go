@@ -1,0 +1,229 @@
+// Package external lets a program of any language compute gradients and evaluate models. It
+// starts the program or connects to it, asks, and checks what it answers; docs/SPEC.md, section
+// "Gradients from a program", has the frames.
+//
+// A Session is one conversation. Its errors say which program, what was asked, and what the
+// program last wrote to standard error.
+//
+// BUG(riffle): a program sees which clients are in a round, and when. Only a simulation tells it
+// that; a client's own program serves the client alone.
+package external
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/riffle-dp/riffle/internal/safetensors"
+)
+
+// version is that of the conversation.
+const version = "1"
+
+// Operations.
+const (
+	opOpen      = "open"
+	opGradients = "gradients"
+	opEvaluate  = "evaluate"
+	opClose     = "close"
+	opError     = "error"
+)
+
+// Purpose says what a program is asked to serve.
+type Purpose string
+
+const (
+	Simulate Purpose = "simulate" // all clients' data, and the evaluation's
+	Client   Purpose = "client"   // the data of the clients that it is asked for
+	Evaluate Purpose = "evaluate" // the evaluation's data only
+)
+
+// MaxDim is the largest number of parameters.
+const MaxDim = 10_000_000
+
+const (
+	maxHeader     = 1 << 20  // bytes of an answer's header
+	maxRows       = 256      // rows of an answer
+	maxRowBytes   = 16 << 20 // bytes of an answer's rows, unless one row is longer
+	maxUnanswered = 2        // requests that were sent and not yet answered
+	maxNumbers    = 32       // numbers of an evaluation
+)
+
+// DefaultTimeout is the time for one answer.
+const DefaultTimeout = 120 * time.Second
+
+// Config describes a program and what it is asked to open.
+type Config struct {
+	// Program is a command line, split into words as a shell does it and run without one, or
+	// unix:PATH. Required.
+	Program string
+	Purpose Purpose // Required.
+	Task    string  // its name; empty in a simulation
+	Clients int64   // n; 0: the program says it
+	Seed    uint64
+	Timeout time.Duration // for one answer; 0: DefaultTimeout
+	// Stderr is where the standard error of a program that was started is shown, line by line;
+	// nil: nowhere. Errors have its last lines in any case.
+	Stderr io.Writer
+}
+
+// About is what a program says about its model.
+type About struct {
+	Dim     int   // number of parameters
+	Clients int64 // n; 0: the program does not say it
+	// Delta says that rows are changes of the model by local steps. The session turns their
+	// signs, so that all rows are gradients.
+	Delta      bool
+	Name       string // for people; may be empty
+	Parameters []Parameter
+	Initial    []float32 // where learning starts
+}
+
+// Parameter is a tensor of the model.
+type Parameter struct {
+	Name  string
+	Shape []int
+}
+
+// request encodes the head of a request; the tensors' data follow it.
+func request(meta map[string]string, tensors ...safetensors.Tensor) ([]byte, error) {
+	head, size, err := safetensors.Head(safetensors.File{Metadata: meta, Tensors: tensors})
+	if err != nil {
+		return nil, err
+	}
+	frame := make([]byte, 8, 8+len(head))
+	putUint64(frame, uint64(len(head)+size))
+	return append(frame, head...), nil
+}
+
+func (c Config) openRequest() ([]byte, error) {
+	meta := map[string]string{"op": opOpen, "version": version, "purpose": string(c.Purpose), "task": c.Task, "seed": strconv.FormatUint(c.Seed, 10)}
+	if c.Clients != 0 {
+		meta["clients"] = strconv.FormatInt(c.Clients, 10)
+	}
+	return request(meta)
+}
+
+// about reads the metadata of the answer to open, and checks the tensors' shapes. Initial is
+// left nil.
+func (c Config) about(f safetensors.File) (a About, err error) {
+	for key := range f.Metadata {
+		switch key {
+		case "op", "version", "dim", "clients", "update", "name", "parameters":
+		default:
+			return a, fmt.Errorf("its metadata have %q, which is not known (known are dim, clients, update, name and parameters)", key)
+		}
+	}
+	if v := f.Metadata["version"]; v != version {
+		return a, fmt.Errorf("it speaks version %q, not %s", v, version)
+	}
+	dim, err := count(f.Metadata, "dim", MaxDim)
+	if err != nil {
+		return a, err
+	}
+	if dim < 1 {
+		return a, errors.New("its metadata lack dim, the number of parameters")
+	}
+	a.Dim = int(dim)
+	if a.Clients, err = count(f.Metadata, "clients", 1e12); err != nil {
+		return a, err
+	}
+	switch {
+	case a.Clients == 0 && c.Purpose == Simulate:
+		return a, errors.New("its metadata lack clients, the number of clients whose data it has")
+	case a.Clients != 0 && c.Clients != 0 && a.Clients != c.Clients:
+		return a, fmt.Errorf("it has %d clients, asked for are %d", a.Clients, c.Clients)
+	}
+	switch update := f.Metadata["update"]; update {
+	case "delta":
+		a.Delta = true
+	case "", "gradient":
+	default:
+		return a, fmt.Errorf("update = %q must be gradient or delta", update)
+	}
+	a.Name = f.Metadata["name"]
+	if len([]rune(a.Name)) > 64 || strings.ContainsFunc(a.Name, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return a, fmt.Errorf("name = %q must be at most 64 printable characters", a.Name)
+	}
+	if a.Parameters, err = parameters(f.Metadata["parameters"], a.Dim); err != nil {
+		return a, err
+	}
+	for _, t := range f.Tensors {
+		if t.Name != "initial" {
+			return a, fmt.Errorf("it sends a tensor %q, which is not known (known is initial)", t.Name)
+		}
+		if t.DType != safetensors.F32 || len(t.Shape) != 1 || t.Shape[0] != a.Dim {
+			return a, fmt.Errorf("initial is %s %v, want F32 [%d]", t.DType, t.Shape, a.Dim)
+		}
+	}
+	return a, nil
+}
+
+// count reads a whole number from 1 to most; 0 if there is none.
+func count(meta map[string]string, key string, most int64) (int64, error) {
+	text, ok := meta[key]
+	if !ok {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 || n > most {
+		return 0, fmt.Errorf("%s = %q must be a whole number from 1 to %d", key, text, most)
+	}
+	return n, nil
+}
+
+// maxParameters is the largest number of a model's tensors.
+const maxParameters = 1 << 14
+
+// parameters reads the names and shapes of a model's tensors.
+func parameters(text string, dim int) (out []Parameter, err error) {
+	if text == "" {
+		return []Parameter{{"theta", []int{dim}}}, nil
+	}
+	seen := map[string]bool{}
+	total := 0
+	for word := range strings.SplitSeq(text, " ") {
+		name, sizes, ok := strings.Cut(word, "=")
+		p := Parameter{Name: name, Shape: []int{}}
+		odd := func(r rune) bool { return r <= ' ' || r > '~' }
+		if !ok || name == "" || len(name) > 200 || strings.ContainsFunc(name, odd) || name == "__metadata__" {
+			return nil, fmt.Errorf("parameters have the word %q, want name=shape, as conv.weight=8x1x5x5", clipped(word))
+		}
+		if seen[name] {
+			return nil, fmt.Errorf("two parameters are named %q", name)
+		}
+		seen[name] = true
+		size := 1
+		for part := range strings.SplitSeq(sizes, "x") {
+			if sizes == "" {
+				break
+			}
+			n, err := strconv.ParseUint(part, 10, 31)
+			if err != nil || n > MaxDim {
+				return nil, fmt.Errorf("parameter %q has the shape %q, want whole numbers as 8x1x5x5", name, clipped(sizes))
+			}
+			p.Shape = append(p.Shape, int(n))
+			if size *= int(n); size > MaxDim {
+				return nil, fmt.Errorf("parameter %q is larger than a model may be", name)
+			}
+		}
+		if total += size; total > dim || len(out) == maxParameters {
+			return nil, fmt.Errorf("parameters have more than dim = %d values, or are more than %d", dim, maxParameters)
+		}
+		out = append(out, p)
+	}
+	if total != dim {
+		return nil, fmt.Errorf("parameters have %d values, dim is %d", total, dim)
+	}
+	return out, nil
+}
+
+func clipped(text string) string {
+	if len(text) > 80 {
+		return text[:80] + "…"
+	}
+	return text
+}
