@@ -137,6 +137,8 @@ type risingLaw struct {
 	eps0   float64 // log of the largest level
 	height float64 // w
 	common float64 // L
+	// useless is 1 − L, with its own digits.
+	useless float64
 	// joint[i][j] is the share of μ where the victim's first input has level i and the second
 	// level j.
 	joint [][]float64
@@ -178,12 +180,12 @@ func (s Steps) law() (*risingLaw, error) {
 func pairOf(unit float64, mass []float64) (*risingLaw, error) {
 	steps := len(mass) - 1
 	l := &risingLaw{height: unit, eps0: math.Log1p(unit*float64(steps)) * (1 + 4e-15), joint: make([][]float64, steps+1)}
-	mean := 0.
+	rise := 0. // the mean level is 1 + rise
 	for i, m := range mass {
 		l.joint[i] = make([]float64, steps+1)
-		mean += m * (1 + unit*float64(i))
+		rise += m * unit * float64(i)
 	}
-	l.common = 1 / mean
+	l.common, l.useless = 1/(1+rise), rise/(1+rise)
 	// The i-th largest levels of one input meet the i-th smallest of the other.
 	up, down := append([]float64(nil), mass...), append([]float64(nil), mass...)
 	for i, j := steps, 0; i >= 0 && j <= steps; {

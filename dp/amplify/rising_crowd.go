@@ -60,9 +60,8 @@ func (c *risingCrowd) given(k int64) []float64 {
 func (c *risingCrowd) enumerate(k int64) []float64 {
 	mass := make([]float64, len(c.axis.u))
 	c.grow(k)
-	l := c.law.common
 	for m := int64(1); m <= k; m++ {
-		w := math.Exp(tail.LogPMF(k, m, l, 1-l)) / float64(k) * (1 + 1e-11)
+		w := math.Exp(tail.LogPMF(k, m, c.law.common, c.law.useless)) / float64(k) * (1 + 1e-11)
 		for i, x := range c.rows[m] {
 			mass[i] += w * x
 		}
@@ -78,6 +77,8 @@ func (c *risingCrowd) grow(k int64) {
 		c.rows, c.table = make([][]float64, 1), [][]float64{{1}}
 	}
 	w := c.law.height
+	shrink := math.Exp(-c.eps0)
+	t, gap := -math.Expm1(-c.eps0)/(1+shrink), 2*shrink/(1+shrink) // gap is 1 − t
 	for m := len(c.rows); m <= int(k); m++ {
 		// Add one report to A and B.
 		next := make([][]float64, m*steps+1)
@@ -104,13 +105,34 @@ func (c *risingCrowd) grow(k int64) {
 			for b := range min(a, len(line)) {
 				if x := line[b]; x > 0 {
 					both := 2*float64(m) + w*float64(a+b)
-					u := w * float64(a-b) / both / math.Tanh(c.eps0/2)
-					c.axis.split(row, math.Min(1, u), x*both/2)
+					under := 2 * (float64(m) + w*float64(b)) / both // 1 − tU
+					c.axis.splitAbove(row, w*float64(a-b)/both/t, (under*(1-roundingOfU)-gap)/t, x*both/2)
 				}
 			}
 		}
 		c.rows = append(c.rows, row)
 	}
+}
+
+// roundingOfU is the relative error of U, and of 1 − tU, that splitAbove allows for.
+const roundingOfU = 4e-15
+
+// splitAbove is split for an outcome u that is known up to rounding. Where u is near 1 the loss
+// depends on 1 − u, of which u itself has lost the digits: less is 1 − u, and not too large.
+func (a *axis) splitAbove(mass []float64, u, less, w float64) {
+	if u < .5 {
+		a.split(mass, u*(1+roundingOfU), w)
+		return
+	}
+	less = math.Max(0, less)
+	i := a.after(math.Min(1, 1-less))
+	for i < len(a.u)-1 && 1-a.u[i] > less {
+		i++
+	}
+	from, to := 1-a.u[i-1], 1-a.u[i]
+	share := math.Min(1, (from-less)/(from-to))
+	mass[i-1] += w * (1 - share)
+	mass[i] += w * share
 }
 
 // inverted returns the masses of the pair whose δ at the nodes is at least the divergence.

@@ -345,6 +345,39 @@ func TestRisingOfRareScores(t *testing.T) {
 	}
 }
 
+// Rounding must not lower δ, however near U is to 1 and however near the common part is to 1.
+func TestRisingRoundsUp(t *testing.T) {
+	atLeast := func(what string, eps, bound, truth float64) {
+		t.Helper()
+		if !(bound >= truth) {
+			t.Errorf("%s: δ(%v) = %.17g is %.3g of itself below %.17g", what, eps, bound, 1-bound/truth, truth)
+		}
+	}
+	// One report of two steps: E X₊ over three outcomes.
+	for _, eps0 := range []float64{5, 15, 20, 24, 28, 31} {
+		w, q1, q2 := math.Expm1(eps0)/2, 1e-6, 3e-7
+		p := wholeRound(t, Steps{Height: w, Tails: []float64{q1, q2}}, 1)
+		for i := range 400 {
+			eps := eps0 * float64(i+1) / 401
+			over := math.Expm1(eps)
+			truth := ((q1-q2)*math.Max(0, w-over) + q2*math.Max(0, 2*w-over)) / (1 + w*(q1+q2))
+			atLeast("two steps", eps, deltaOf(p, eps), truth*(1-1e-13))
+		}
+	}
+	// Two reports of one step, beyond ε = ln((E+1)/2): the victim's alone is useful, or both are
+	// above the edge.
+	for _, q := range []float64{1e-3, 1e-9, 1e-13, 1e-15} {
+		const eps0 = 1.
+		rise := math.Expm1(eps0) * q
+		p := wholeRound(t, Steps{Height: math.Expm1(eps0), Tails: []float64{q}}, 2)
+		for _, eps := range []float64{.65, .8, .95} {
+			common, useless := 1/(1+rise), rise/(1+rise)
+			truth := common * q * (useless + common*q) * (math.Expm1(eps0) - math.Expm1(eps))
+			atLeast("two reports", eps, deltaOf(p, eps), truth*(1-1e-13))
+		}
+	}
+}
+
 func BenchmarkRising(b *testing.B) {
 	for _, k := range []int64{50, 200, 1e4, 1e6, 1e12} {
 		b.Run(fmt.Sprintf("%.0e", float64(k)), func(b *testing.B) {
