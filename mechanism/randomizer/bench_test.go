@@ -113,6 +113,30 @@ func BenchmarkStepUnit(b *testing.B) {
 	}
 }
 
+// BenchmarkSeveral compares eight reports, one by one and as a sum.
+func BenchmarkSeveral(b *testing.B) {
+	const dim, count = 1930, 8
+	for _, encoding := range []string{Values, Seed} {
+		m := must(newStepUnit(Config{Dim: dim, Radius: 1, Eps0: 2, Encoding: encoding})).(Several)
+		x, r, sum, src := benchInput(dim), m.NewReport(), make([]int64, dim), rng.Replay(1)
+		b.Run(encoding+"/singles", func(b *testing.B) {
+			for b.Loop() {
+				for range count {
+					m.Randomize(src, x, r)
+					if m.Check(r) == nil {
+						m.Add(sum, r)
+					}
+				}
+			}
+		})
+		b.Run(encoding+"/sum", func(b *testing.B) {
+			for b.Loop() {
+				m.AddSeveral(src, sum, x, count)
+			}
+		})
+	}
+}
+
 func BenchmarkRInf(b *testing.B) {
 	benchMechanism(b, must(newRInf(Config{Dim: 13706, Radius: .01, Eps0: 1.5})))
 }

@@ -134,6 +134,17 @@ func round(dst []int32, x []float32, z []float64, along, across float64) {
 	}
 }
 
+// addRounded adds along·x + across·z, rounded to integers (ties to even), to sum; in units of 1 with
+// roundMagic, of 1/seedUnit with wideMagic. It does not cut: values must be below 2^51 units.
+func addRounded(sum []int64, x []float32, z []float64, along, across, magic float64) {
+	zero := int64(math.Float64bits(magic))
+	x, z = x[:len(sum)], z[:len(sum)]
+	for i := range sum {
+		y := float64(along*float64(x[i])) + float64(across*z[i])
+		sum[i] += int64(math.Float64bits(y+magic)) - zero
+	}
+}
+
 // roundWide stores along·x + z in units of 1/seedUnit, rounded to integers (ties to even) and cut
 // at ±MaxInt32.
 func roundWide(dst []int32, x []float32, z []float64, along float64) {

@@ -181,6 +181,11 @@ func privUnitSlack(dim int) float64 {
 // outside the domain.
 func (m *privUnit) Randomize(src rng.Source, x []float32, r *Report) { m.randomize(src, m, x, r) }
 
+// AddSeveral adds the sum of count reports of x; see [Several].
+func (m *privUnit) AddSeveral(src rng.Source, sum []int64, x []float32, count int64) {
+	m.addSeveral(src, m, sum, x, count)
+}
+
 // heights draws ⟨v,u⟩ = t and √(1−t²).
 type heights interface {
 	height(src rng.Source) (t, sin float64)
@@ -200,24 +205,67 @@ func (m *sphere) randomize(src rng.Source, law heights, x []float32, r *Report) 
 // rounded, with z in the scratch. It replaces *x by a cleaned copy if *x is zero or not
 // finite.
 func (m *sphere) direction(src rng.Source, law heights, x *[]float32, scratch *privUnitScratch) (along, across float64) {
-	var s sums
+	s := m.noise(src, x, scratch)
+	sign := m.sign(src, s.xx)
+	t, sin := law.height(src)
+	return combine(m.facts.Dim, s, sign*t, sin, privUnitUnit*length(src))
+}
+
+// noise draws z so that the direction of its part across x is uniform. It replaces *x like direction.
+func (m *sphere) noise(src rng.Source, x *[]float32, scratch *privUnitScratch) (s sums) {
 	for {
-		s = gaussianSums(src, scratch.z, *x)
-		if !(s.xx > 0 && s.xx <= math.MaxFloat64) {
-			*x = scratch.clean(*x)
-			s.xx, s.xz = products(*x, scratch.z)
-		}
+		s = scratch.noise(src, x)
 		// This condition depends on the two sums and not on the direction of z's part across
 		// u, so that direction stays uniform. It nearly always holds for d ≥ 20; it bounds
 		// the relative errors of short z.
 		across2 := s.zz - s.xz*s.xz/s.xx
 		if m.facts.Dim == 1 || across2 >= s.zz/2 && s.zz >= float64(m.facts.Dim)/4 {
-			break
+			return s
 		}
 	}
-	sign := m.sign(src, s.xx)
-	t, sin := law.height(src)
-	return combine(m.facts.Dim, s, sign*t, sin, privUnitUnit*length(src))
+}
+
+// noise fills z with normal values and returns the sums. It replaces *x by a cleaned copy if *x is
+// zero or not finite.
+func (s *privUnitScratch) noise(src rng.Source, x *[]float32) sums {
+	out := gaussianSums(src, s.z, *x)
+	if !(out.xx > 0 && out.xx <= math.MaxFloat64) {
+		*x = s.clean(*x)
+		out.xx, out.xz = products(*x, s.z)
+	}
+	return out
+}
+
+// addSeveral adds the sum of count reports of x: see [Several]. Report i is R_i·(t_i·u + sin_i·w_i) with u the
+// direction of x and the w_i independent and uniform on the unit sphere across u. The sum of the
+// parts across u has a uniform direction too, which does not depend on its length, and
+// the length is built up term by term: a uniform w has with any other vector across u the cosine of a uniform
+// point of a sphere of d−1 dimensions.
+func (m *sphere) addSeveral(src rng.Source, law heights, sum []int64, x []float32, count int64) {
+	checkInput(m.facts.Dim, x)
+	checkSeveral(m.facts.Dim, sum, count)
+	scratch := m.scratch.Get().(*privUnitScratch)
+	defer m.scratch.Put(scratch)
+	s := m.noise(src, &x, scratch)
+	var t, square float64 // along u; squared length across it
+	for range count {
+		sign := m.sign(src, s.xx)
+		h, sin := law.height(src)
+		long := length(src)
+		t += float64(long * sign * h)
+		part := long * sin
+		var cosine float64
+		switch d := m.facts.Dim; {
+		case d == 2:
+			cosine = float64(int(src.Uint64()>>63)*2 - 1)
+		case d > 2:
+			cosine, _ = uniformHeight(src, d-1)
+		}
+		square += float64(part*part) + float64(2*math.Sqrt(square)*part*cosine)
+		square = math.Max(0, square)
+	}
+	along, across := combine(m.facts.Dim, s, t, math.Sqrt(square), privUnitUnit)
+	addRounded(sum, x, scratch.z, along, across, roundMagic)
 }
 
 // sign draws the sign of the direction of an input of squared length square.

@@ -96,6 +96,28 @@ type Sparse interface {
 	RandomizeAt(src rng.Source, at func(j int) float32, r *Report)
 }
 
+// Several is a mechanism that can draw the sum of a client's reports at once, which takes hardly
+// longer than one report. It is for simulations: a client of a running system sends every report by
+// itself.
+type Several interface {
+	Mechanism
+	// AddSeveral adds to sum what count reports of x add up to, at most 2^12: independent ones, each
+	// with noise, coins and score of its own. The sum is drawn from its law, exactly but for two
+	// things. It is rounded to the grid once and not count times, so of the count·Dim/12 squared
+	// units of rounding a count-th is left. And nothing is cut or refused, which happens to a
+	// single report's coordinate with a chance of 1.2e-15, to a whole report with e^−100.
+	AddSeveral(src rng.Source, sum []int64, x []float32, count int64)
+}
+
+// mostSeveral is the largest number of reports that AddSeveral takes.
+const mostSeveral = 1 << 12
+
+func checkSeveral(dim int, sum []int64, count int64) {
+	if len(sum) != dim || count < 1 || count > mostSeveral {
+		panic(fmt.Sprintf("randomizer: sum of %d reports over %d values asked of a randomizer of dimension %d", count, len(sum), dim))
+	}
+}
+
 func checkDim(dim int) error {
 	// Indices are uint32, and privunit.md's slack covers float sums over at most this many
 	// coordinates.

@@ -126,14 +126,26 @@ func (m *seeded) Randomize(src rng.Source, x []float32, r *Report) {
 	checkReport(r, 0, m.facts.Dim)
 	scratch := m.scratch.Get().(*privUnitScratch)
 	defer m.scratch.Put(scratch)
-	s := gaussianSums(src, scratch.z, x)
-	if !(s.xx > 0 && s.xx <= math.MaxFloat64) {
-		x = scratch.clean(x)
-		s.xx, s.xz = products(x, scratch.z)
-	}
+	s := scratch.noise(src, &x)
 	t := m.sign(src, s.xx) * m.reports.SimulateScore(src)
 	size := math.Sqrt(s.xx)
 	roundWide(r.Value, x, scratch.z, (t-s.xz/size)/size)
+}
+
+// AddSeveral adds the sum of count reports of x: see [Several]. Across x they are independent normal
+// vectors, so their sum is one of variance count; along x it is the sum of count scores.
+func (m *seeded) AddSeveral(src rng.Source, sum []int64, x []float32, count int64) {
+	checkInput(m.facts.Dim, x)
+	checkSeveral(m.facts.Dim, sum, count)
+	scratch := m.scratch.Get().(*privUnitScratch)
+	defer m.scratch.Put(scratch)
+	s := scratch.noise(src, &x)
+	var t float64
+	for range count {
+		t += float64(m.sign(src, s.xx) * m.reports.SimulateScore(src))
+	}
+	size, across := math.Sqrt(s.xx), math.Sqrt(float64(count))
+	addRounded(sum, x, scratch.z, (t-float64(across*s.xz)/size)/size, across, wideMagic)
 }
 
 // checkLength refuses a report that is longer than any seed's.

@@ -218,6 +218,11 @@ func stepsEvent(eps0, height float64, shares []float64, eta float64) dp.Report {
 // domain.
 func (m *stepUnit) Randomize(src rng.Source, x []float32, r *Report) { m.randomize(src, m, x, r) }
 
+// AddSeveral adds the sum of count reports of x; see [Several].
+func (m *stepUnit) AddSeveral(src rng.Source, sum []int64, x []float32, count int64) {
+	m.addSeveral(src, m, sum, x, count)
+}
+
 // height draws t = ⟨v,u⟩ and √(1−t²). Exact coins choose the part of the mixture, then t comes
 // from the law of a uniform v in it.
 func (m *stepUnit) height(src rng.Source) (t, sin float64) {

@@ -57,6 +57,66 @@ func TestAgainReportsTheClippedGradient(t *testing.T) {
 	}
 }
 
+// A simulated sum of reports is of the gradient that was clipped. Reports of a running system and mechanisms without such
+// sums are made one by one.
+func TestAddReportsClips(t *testing.T) {
+	const dim = 8
+	for _, kind := range randomizer.Kinds() {
+		if kind.Trained == "" {
+			continue
+		}
+		for _, encoding := range []string{"", randomizer.Seed} {
+			if encoding != "" && !kind.Seeds {
+				continue
+			}
+			m, err := randomizer.New(kind.Name, randomizer.Config{Dim: dim, Radius: 1, Eps0: 2, Encoding: encoding})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := New(Config{Mechanism: m, ClipMode: ClipNorm, Clip: 1, Norm: kind.Norm})
+			if err != nil {
+				t.Fatal(err)
+			}
+			grad := []float32{3, -4, .5, 0, 1, -1, 2, .25}
+			round := c.ForRound([32]byte{1})
+			keyed, err := New(Config{Mechanism: randomizer.ForRound(m, [32]byte{1}), ClipMode: ClipNorm, Clip: 1, Norm: kind.Norm})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if round.Sums || encoding != "" && keyed.Sums {
+				t.Errorf("%s: a round's reports are drawn as a sum", kind.Name)
+			}
+			for name, of := range map[string]*Client{"client": c, "round": round} {
+				if of.Sums {
+					continue
+				}
+				func() {
+					defer func() {
+						if recover() == nil {
+							t.Errorf("%s, %s: drew a sum", kind.Name, name)
+						}
+					}()
+					of.AddReports(rng.Replay(1), slices.Clone(grad), 3, make([]int64, dim))
+				}()
+			}
+			if several := kind.Norm == 2; c.Sums != several {
+				t.Errorf("%s: sums %v", kind.Name, c.Sums)
+			}
+			if !c.Sums {
+				continue
+			}
+			clipped := slices.Clone(grad)
+			randomizer.ClipNorm(clipped, 2, 1)
+			got, want := make([]int64, dim), make([]int64, dim)
+			c.AddReports(rng.Replay(2), grad, 3, got)
+			m.(randomizer.Several).AddSeveral(rng.Replay(2), want, clipped, 3)
+			if !slices.Equal(got, want) || !slices.Equal(grad, clipped) {
+				t.Errorf("%s: not the sum of the clipped gradient's reports", kind.Name)
+			}
+		}
+	}
+}
+
 // A report of m messages costs m times ε₀, and as many events.
 func TestMessagesAreCounted(t *testing.T) {
 	task := wire.Task{Trust: dp.Shuffle, Participation: dp.All, MinReports: 50, Rounds: 9, Delta: 1e-5, Messages: 3,

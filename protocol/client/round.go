@@ -48,6 +48,8 @@ type Client struct {
 	// Sparse is the number of coordinates of its gradient that a client's report is about. It
 	// is 0 if the report needs all of them, as clipping by norm does. It is for reading only.
 	Sparse int
+	// Sums says whether AddReports can be called. It is for reading only.
+	Sums bool
 
 	config Config
 }
@@ -72,6 +74,9 @@ func New(c Config) (*Client, error) {
 	if m, ok := c.Mechanism.(randomizer.Sparse); ok && c.ClipMode == ClipCoordinate {
 		out.Sparse = m.Facts().Coordinates
 	}
+	_, several := c.Mechanism.(randomizer.Several)
+	_, seeds := c.Mechanism.(randomizer.Distinct) // reports of a running system are sent one by one
+	out.Sums = several && !seeds
 	return out, nil
 }
 
@@ -102,6 +107,7 @@ func (c *Client) Check(ann wire.Announcement) error {
 func (c *Client) ForRound(announcement [32]byte) *Client {
 	out := *c
 	out.config.Mechanism = randomizer.ForRound(c.config.Mechanism, announcement)
+	out.Sums = false
 	return &out
 }
 
@@ -141,6 +147,20 @@ func (c *Client) Again(src rng.Source, grad []float32, r *randomizer.Report) {
 		return
 	}
 	c.config.Mechanism.Randomize(src, grad, r)
+}
+
+// AddReports clips grad and adds to sum what count reports of it add up to, drawn from the sum's
+// law: see [randomizer.Several]. It is for simulations, and panics unless Sums is true.
+func (c *Client) AddReports(src rng.Source, grad []float32, count int64, sum []int64) {
+	if !c.Sums {
+		panic("client: the reports have to be made one by one")
+	}
+	if c.config.ClipMode == ClipCoordinate {
+		randomizer.ClipCoordinate(grad, c.config.Clip)
+	} else {
+		randomizer.ClipNorm(grad, c.config.Norm, c.config.Clip)
+	}
+	c.config.Mechanism.(randomizer.Several).AddSeveral(src, sum, grad, count)
 }
 
 // ReportAt is Report for a gradient given by its coordinates: at returns coordinate j, and is
