@@ -111,11 +111,13 @@ func newSeeded(name string, c Config, edges []float64) (Randomizer, error) {
 
 // unequal returns the addition to ε₀ for shares above the edges that differ between inputs, by a
 // factor of 1±eta at most. It is ln(M⁺/M⁻) for the largest and smallest E[h], M± = 1 ± eta times
-// the steps' part. It is rounded up to a multiple of 2^−44, so that computers whose functions
-// differ in a last bit promise the same.
+// the steps' part; M⁻ is at least 1. It is rounded up to a multiple of 2^−44, so that computers
+// whose functions differ in a last bit promise the same.
 func unequal(weight, eta float64) float64 {
-	least := 1 + (weight-1)*(1-eta)
-	most := 2 * (weight - 1) * eta / least
+	most := (weight - 1) * (1 + eta) // M⁺/M⁻ − 1 for M⁻ = 1
+	if eta < 1 {
+		most = 2 * (weight - 1) * eta / (1 + (weight-1)*(1-eta))
+	}
 	return math.Ceil((math.Log1p(most)+1e-13)*0x1p44) * 0x1p-44
 }
 

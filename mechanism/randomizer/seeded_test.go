@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/mechanism/rng"
 	"github.com/riffle-dp/riffle/mechanism/sample"
@@ -327,6 +328,34 @@ func TestSeedsPromise(t *testing.T) {
 			got, want := unequal(weight, eta), math.Log(most/least)
 			if !(got >= want-1e-15 && got <= want+1e-12) || got != unequal(math.Nextafter(weight, 9), math.Nextafter(eta, 1)) {
 				t.Errorf("weight %v, eta %v: %v, want %v", weight, eta, got, want)
+			}
+		}
+	}
+}
+
+// Whatever the edges, a report promises something that can be charged.
+func TestOddEdgesPromise(t *testing.T) {
+	for _, c := range []Config{
+		{Eps0: 12, Encoding: Seed, Edges: []float64{.5, 6}}, // shares above 6 may differ by a factor of ten
+		{Eps0: .1, Encoding: Seed, Edges: []float64{6}},
+		{Eps0: 1, Encoding: Seed, Edges: []float64{1, math.Nextafter(1, 2)}}, // equal shares
+		{Eps0: 1, Encoding: Values, Edges: []float64{1, math.Nextafter(1, 2)}},
+	} {
+		for _, c.Dim = range []int{1 << 10, 1 << 24} {
+			if c.Radius = 1; c.Dim > 1<<20 && c.Encoding == Values {
+				continue
+			}
+			m, err := New(StepUnit, c)
+			if err != nil {
+				t.Errorf("%+v: %v", c, err)
+				continue
+			}
+			e := m.Event()
+			if err := (dp.Round{Report: e, Trust: dp.Shuffle, Participation: dp.All, Population: 9}).Validate(); err != nil {
+				t.Errorf("%+v: %v", c, err)
+			}
+			if !(e.Eps0 >= c.Eps0) {
+				t.Errorf("%+v promises eps0 = %v", c, e.Eps0)
 			}
 		}
 	}

@@ -202,13 +202,14 @@ func (m *stepUnit) mix(c Config) dp.Report {
 }
 
 // stepsEvent is what a report promises whose density rises in steps of height; it promises ε₀
-// alone if inputs may be so unequal that no more is known of it.
+// alone if inputs may be so unequal, or edges so near each other, that no more is known of it.
 func stepsEvent(eps0, height float64, shares []float64, eta float64) dp.Report {
-	mean := 0.
-	for _, q := range shares {
+	mean, falling := 0., true
+	for i, q := range shares {
 		mean += height * q
+		falling = falling && (i == 0 || q < shares[i-1])
 	}
-	if gap := eta * mean; !(2*gap < (1-shares[0]*(1+eta))/2 && gap/(1+mean) < shares[0]/3) {
+	if gap := eta * mean; !(falling && eta < 1 && 2*gap < (1-shares[0]*(1+eta))/2 && gap/(1+mean) < shares[0]/3) {
 		return dp.Report{Class: dp.Generic, Eps0: eps0}
 	}
 	return dp.Report{Class: dp.Rising, Eps0: eps0, Steps: dp.NewSteps(height, shares, eta)}

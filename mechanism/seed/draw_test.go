@@ -304,6 +304,14 @@ func TestAcceptance(t *testing.T) {
 			t.Errorf("above %d edges: %v, want %v", c, p, want)
 		}
 	}
+	config := three(3)
+	config.Height = leastHeight
+	for c, got := range mechanism(t, config).accept {
+		want := math.Ldexp(leastHeight*float64(3-c), 64) // 2^64·(1 − h/E)
+		if got := -float64(int64(got + 1)); math.Abs(got-want) > 0x1p13 {
+			t.Errorf("least height, above %d edges: 2^64 less %v, want %v", c, got, want)
+		}
+	}
 	if e := math.Log(top); math.Abs(e-2.834) > .001 {
 		t.Errorf("eps0 = %v", e)
 	}
@@ -330,6 +338,8 @@ func TestConfigIsChecked(t *testing.T) {
 		{func(c *Config) { c.Edges = []float64{6.01} }, "rise"},
 		{func(c *Config) { c.Height = 0 }, "height"},
 		{func(c *Config) { c.Height = nan }, "height"},
+		// Rounded, 1/(1+Height) is 1, and times 2^64 no 64-bit number.
+		{func(c *Config) { c.Height = 1e-17 }, "height"},
 		{func(c *Config) { c.Height = math.Inf(1) }, "ratio"},
 		{func(c *Config) { c.Edges = []float64{0}; c.Height = 1e20 }, "ratio"},
 		{func(c *Config) { c.Edges = []float64{6}; c.Height = 1e6 }, "tries"},

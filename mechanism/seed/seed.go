@@ -42,6 +42,8 @@ const (
 	// mostRatio bounds E. The least probability of acceptance is 1/E, rounded to 64 bits, so it
 	// has a relative error below 2^−40.
 	mostRatio = 1 << 24
+	// leastHeight bounds Height: a probability 1/(1+Height) must be below 1 after rounding.
+	leastHeight = 0x1p-40
 )
 
 // Config describes the reports of a task. All fields are required.
@@ -54,8 +56,8 @@ type Config struct {
 	// and 6.
 	Edges []float64
 	// Height is what each edge adds: a seed of score z is accepted with a probability
-	// proportional to h(z) = 1 + Height·#{j: z > z_j}. ε₀ is ln(1 + Height·len(Edges)), to
-	// which an accountant adds what [Mechanism.Eta] costs.
+	// proportional to h(z) = 1 + Height·#{j: z > z_j}. It is 2^−40 at least. ε₀ is
+	// ln(1 + Height·len(Edges)), to which an accountant adds what [Mechanism.Eta] costs.
 	Height float64
 }
 
@@ -89,8 +91,8 @@ func New(c Config) (*Mechanism, error) {
 		return nil, fmt.Errorf("seed: dim = %d must lie between 1 and 2^24", c.Dim)
 	case !(c.Radius > 0 && c.Radius <= math.MaxFloat32):
 		return nil, fmt.Errorf("seed: radius = %v must be above 0 and finite", c.Radius)
-	case len(c.Edges) == 0 || !(c.Height > 0):
-		return nil, fmt.Errorf("seed: %d edges of height %v must be at least one, above 0", len(c.Edges), c.Height)
+	case len(c.Edges) == 0 || !(c.Height >= leastHeight):
+		return nil, fmt.Errorf("seed: %d edges of height %v must be at least one, of height 2^-40 at least", len(c.Edges), c.Height)
 	}
 	for i, z := range c.Edges {
 		if !(z >= 0 && z <= 6) || i > 0 && z <= c.Edges[i-1] {
