@@ -111,6 +111,27 @@ type Reply struct {
 	Bounds []Listed
 }
 
+// Gap is by how much the tightest proved upper bound on ε exceeds a lower one, rounded up; false
+// if δ is asked for or a bound is missing.
+func (r *Reply) Gap(lower *dp.Bound) (float64, bool) {
+	if r.Query.AskDelta || r.Upper == nil || lower == nil {
+		return 0, false
+	}
+	return math.Max(0, r.Upper.Eps-lower.Eps) * (1 + 0x1p-50), true
+}
+
+// Orthogonal is the lower bound for reports of class Cap or Rising if everybody else holds one
+// input that is orthogonal to the victim's; nil if it was not computed. The class admits other
+// mechanisms, so Lower may be larger.
+func (r *Reply) Orthogonal() *dp.Bound {
+	for _, l := range r.Bounds {
+		if l.Method == orthogonalMethod && l.Applies {
+			return &l.Bound
+		}
+	}
+	return nil
+}
+
 // list adds a method's answer to the reply. start is when its computation began, and err is
 // the error that it ended with.
 func (r *Reply) list(m Method, got answer, start time.Time, err error) error {

@@ -18,9 +18,11 @@ const VectorSumClass dp.Class = "vecsum"
 // Document is a Reply in JSON, printed by riffle eps --json. Its keys are a contract with
 // scripts.
 type Document struct {
-	Upper  *DocumentBound  `json:"upper"`
-	Best   *DocumentBound  `json:"best"`
-	Lower  *DocumentBound  `json:"lower"`
+	Upper *DocumentBound `json:"upper"`
+	Best  *DocumentBound `json:"best"`
+	Lower *DocumentBound `json:"lower"`
+	// Gap is upper less lower, where epsilon is bounded.
+	Gap    *float64        `json:"gap,omitempty"`
 	Bounds []DocumentBound `json:"bounds"`
 	// Local is what the messages of one client in a round promise together without a shuffler;
 	// absent: the client has one, which promises eps0.
@@ -102,6 +104,9 @@ func (r Reply) Document() Document {
 		Query: DocumentQuery{Trust: q.Trust, Participation: q.Participation, Randomizer: q.Class, Symbols: q.Symbols, Adjacency: q.Adjacency,
 			Eps0: q.Eps0, Sigma: q.Sigma, N: q.Population, K: q.Reports, Gamma: q.Gamma, Dropout: q.Dropout, Rounds: q.Rounds, Messages: q.Messages,
 			TV: q.TV, Height: q.Steps.Height, Shares: q.Steps.Each(), Eta: q.Steps.Eta, Colluders: q.Colluders, KHidden: q.HiddenReports, Adaptive: q.AdaptiveWithinRound}}
+	if gap, ok := r.Gap(r.Lower); ok {
+		out.Gap = &gap
+	}
 	if q.Messages > 1 {
 		out.Local = float64(q.Messages) * q.Eps0
 	}

@@ -11,14 +11,20 @@ import (
 	"github.com/riffle-dp/riffle/dp/rdp"
 )
 
+// orthogonalMethod is the lower bound in which everybody else holds one orthogonal input.
+const orthogonalMethod = "lower-orthogonal"
+
 // maxLowerEps0 caps ε₀ of the mechanisms of lower bounds: a mechanism with a smaller ε₀ is
 // also one with the larger, and e^±ε₀ keeps its digits.
 const maxLowerEps0 = 12
 
-// response is a randomized response that a query admits as its randomizer.
+// response is a mechanism that a query admits as its randomizer: a randomized response, or one
+// whose density rises in steps.
 type response struct {
 	symbols int
 	eps0    float64
+	steps   amplify.Steps // set if symbols is 0
+	apart   bool          // see amplify.StepOutcomes
 }
 
 // concrete returns the outcomes of a mechanism in rounds of this shape, under one
@@ -27,6 +33,10 @@ func (s shape) concrete(m response) ([][]dp.Atom, error) {
 	c := amplify.ConcreteConfig{Eps0: math.Min(m.eps0, maxLowerEps0), Population: s.population, Asked: s.reports, Gamma: 1, Symbols: m.symbols}
 	if s.gamma > 0 {
 		c.Asked, c.Gamma = s.asked, s.gamma
+	}
+	if m.symbols == 0 {
+		a, err := amplify.StepOutcomes(c, m.steps, m.apart)
+		return [][]dp.Atom{a}, err // both orders are the same
 	}
 	if m.symbols > 2 {
 		a, err := amplify.Response(c)
@@ -177,7 +187,7 @@ func lowest(admitted func(q Query) (m response, note string, ok bool)) computati
 		if !ok || !(m.eps0 > 0) {
 			return answer{}, refuse("not a mechanism of class %s", q.Class)
 		}
-		if m.eps0 > maxLowerEps0 {
+		if m.symbols > 0 && m.eps0 > maxLowerEps0 {
 			note = fmt.Sprintf("mechanism of eps0 = %d", maxLowerEps0)
 		}
 		eps, delta, err := lowerBound(q, parts[0], m)
@@ -195,7 +205,7 @@ func lowestGaussian(_ *engine, q Query, parts []part) (answer, error) {
 // its mirror image add at least 0, so leaving some out only lowers it. What rdp.Divergence
 // adds for rounding is subtracted again.
 func ternaryDivergence(_ *engine, p part) (func(float64) (float64, error), error) {
-	orders, err := p.shape.concrete(response{3, p.shape.eps0})
+	orders, err := p.shape.concrete(response{symbols: 3, eps0: p.shape.eps0})
 	if err != nil {
 		return nil, err
 	}
@@ -212,11 +222,11 @@ func ternaryDivergence(_ *engine, p part) (func(float64) (float64, error), error
 func slightly(x float64) float64 { return x * (1 - 1e-9) }
 
 func ternaryOf(q Query) (response, string, bool) {
-	m := response{3, q.Eps0}
+	m := response{symbols: 3, eps0: q.Eps0}
 	if tv := q.TV * math.Expm1(q.Eps0); q.TV > 0 && tv < 1 {
 		// The mechanism's total variation is (E−1)/(E+2).
 		if e := slightly(math.Log1p(3 * tv / (1 - tv))); e < m.eps0 {
-			return response{3, e}, "mechanism of that total variation", true
+			return response{symbols: 3, eps0: e}, "mechanism of that total variation", true
 		}
 	}
 	return m, "", q.Class == dp.Generic || q.Class == dp.KRR && q.Symbols == 3
@@ -226,26 +236,45 @@ func symbolsOnly(q Query) (response, string, bool) {
 	if q.Class == dp.Cap {
 		// All inputs of the mechanism have at least as much in common: K/(E+K−1) for K symbols.
 		k := math.Ceil((1/q.TV - math.Expm1(q.Eps0)) * (1 + 1e-9))
-		return response{int(k), q.Eps0}, fmt.Sprintf("randomized response on %.0f symbols", k), k > 3 && k < 1<<30
+		return response{symbols: int(k), eps0: q.Eps0}, fmt.Sprintf("randomized response on %.0f symbols", k), k > 3 && k < 1<<30
 	}
-	return response{q.Symbols, q.Eps0}, "", q.Class == dp.KRR && q.Symbols > 3
+	return response{symbols: q.Symbols, eps0: q.Eps0}, "", q.Class == dp.KRR && q.Symbols > 3
 }
 
 func binaryOf(q Query) (response, string, bool) {
-	m := response{2, q.Eps0}
+	m := response{symbols: 2, eps0: q.Eps0}
 	switch q.Class {
 	case dp.KRR:
 		return m, "", q.Symbols == 2
 	case dp.LaplaceL1:
 		// The mechanism takes the sign of a report for inputs ±C: it is wrong with
 		// probability e^(−ε₀/2)/2.
-		return response{2, slightly(math.Log1p(2 * math.Expm1(q.Eps0/2)))}, "signs of the reports", true
+		return response{symbols: 2, eps0: slightly(math.Log1p(2 * math.Expm1(q.Eps0/2)))}, "signs of the reports", true
 	}
 	if tv := q.TV * math.Expm1(q.Eps0); q.TV > 0 && tv < 1 {
 		// The mechanism's total variation is tanh(ε₀/2).
 		if e := slightly(2 * math.Atanh(tv)); e < m.eps0 {
-			return response{2, e}, "mechanism of that total variation", true
+			return response{symbols: 2, eps0: e}, "mechanism of that total variation", true
 		}
 	}
 	return m, "", q.Class == dp.Generic || q.Class == dp.BinaryRR
+}
+
+// stepsOf admits the steps of class rising, and of class cap the one step of its share.
+func stepsOf(apart bool) func(q Query) (response, string, bool) {
+	return func(q Query) (response, string, bool) {
+		m := response{eps0: q.Eps0, apart: apart}
+		switch q.Class {
+		case dp.Rising:
+			m.steps = amplify.Steps{Height: q.Steps.Height, Tails: q.Steps.Each()}
+		case dp.Cap:
+			// The common part is rounded up, so that the share is rounded down.
+			less := slightly(math.Expm1(q.Eps0))
+			share := slightly(q.TV / (1 - slightly(q.TV*less)))
+			m.steps = amplify.Steps{Height: less, Tails: []float64{math.Min(share, .5)}}
+		default:
+			return m, "", false
+		}
+		return m, "", true
+	}
 }

@@ -96,6 +96,12 @@ func Methods() []Method {
 		{ID: "lower-krr", Kind: dp.Lower, Needs: "class krr:K, K ≥ 4, or cap", Colluders: true,
 			Source: "k-ary randomized response, all others on a third symbol, composed optimistically",
 			Calls:  "amplify.Response, pld.ComposeOutcomes", Proofs: "dp/amplify/concrete.md dp/pld/optimistic.md", ask: lowest(symbolsOnly)},
+		{ID: "lower-apart", Kind: dp.Lower, Needs: "class cap or rising; up to about 1e9 reports", Colluders: true,
+			Source: "reports of these steps, opposite inputs, all others' high densities far from theirs (dp/amplify/rising.md), composed optimistically",
+			Calls:  "amplify.StepOutcomes, pld.ComposeOutcomes", Proofs: "dp/amplify/concrete.md dp/pld/optimistic.md", ask: lowest(stepsOf(true))},
+		{ID: orthogonalMethod, Kind: dp.Lower, Needs: "class cap or rising; up to about 1e9 reports", Colluders: true,
+			Source: "reports of these steps, opposite inputs, all others on one orthogonal input (dp/amplify/rising.md), composed optimistically",
+			Calls:  "amplify.StepOutcomes, pld.ComposeOutcomes", Proofs: "dp/amplify/concrete.md dp/pld/optimistic.md", ask: lowest(stepsOf(false))},
 
 		{ID: "clones-closed-strong", Needs: needsFixed + "; amplifies only where ε₀ ≤ log(k/(16 log(4/δ)))", Source: fmtClosed + kov + "3.4", Adaptive: true,
 			Calls: "literature.ClonesClosed, literature.Strong", Proofs: "dp/amplify/literature/strong.md", ask: strong(closed(literature.ClonesClosed), false)},

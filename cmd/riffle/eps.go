@@ -296,7 +296,10 @@ func printReply(w io.Writer, r account.Reply, largest float64) error {
 		p.line("no proved bound")
 	}
 	if r.Lower != nil {
-		p.line("epsilon >= %s for some mechanism the query admits   (%s)", roundDown(r.Lower.Eps), r.Lower.Method)
+		p.line("epsilon >= %s for some mechanism the query admits   (%s, %s%s)", roundDown(r.Lower.Eps), r.Lower.Method, r.Lower.Status, gap(r, r.Lower))
+	}
+	if l := r.Orthogonal(); l != nil {
+		p.line("epsilon >= %s if all others hold one orthogonal input   (%s, %s%s)", roundDown(l.Eps), l.Method, l.Status, gap(r, l))
 	}
 	if q := r.Query; q.Messages > 1 {
 		p.line("a client's %d messages of a round promise epsilon <= %s together without the shuffle", q.Messages, roundUp(float64(q.Messages)*q.Eps0))
@@ -325,6 +328,15 @@ func printReply(w io.Writer, r account.Reply, largest float64) error {
 	}
 	absent(&p, r.Bounds)
 	return p.err
+}
+
+// gap says by how much the upper bound exceeds a lower one.
+func gap(r account.Reply, lower *dp.Bound) string {
+	by, ok := r.Gap(lower)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("; gap %s", roundUp(by))
 }
 
 // absent lists the bounds that do not apply, by reason.
