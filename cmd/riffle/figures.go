@@ -34,7 +34,7 @@ func newFigures(recorded fs.FS, plan func(dir string) error) *cobra.Command {
 legend below) and PNG, its data as CSV, and a note that says where it differs from the
 paper's and why. It also writes claims.csv, with the numbers that the papers' texts
 state, the noise of single messages beside a trusted curator's (noise-eps0, noise-eps,
-noise-table), and index.html, which shows everything. It computes the bounds itself, in
+noise-table, noise-trust-table), and index.html, which shows everything. It computes the bounds itself, in
 minutes; accuracies come from recorded experiments. Ctrl-C keeps what is finished;
 --only adds figures to the same directory.`,
 		Example: `  riffle figures --out figures

@@ -199,7 +199,7 @@ func TestSelect(t *testing.T) {
 	}
 	// Every figure and table of the papers that riffle reproduces, and riffle's own.
 	for _, want := range []string{"g21-2a", "g21-2b", "g21-2c", "g21-3a", "g21-3b", "g21-3c", "g21-4a", "g21-4b", "g21-4c", "g21-neurips3", "g21-5a", "g21-5b",
-		"eab-2a", "eab-2b", "eab-3", "eab-4", "eab-table1", "sci-1a", "sci-1b", "sci-1c", "sci-2a", "sci-2b", "cjmp-table1", "claims", "noise-eps0", "noise-eps", "noise-table"} {
+		"eab-2a", "eab-2b", "eab-3", "eab-4", "eab-table1", "sci-1a", "sci-1b", "sci-1c", "sci-2a", "sci-2b", "cjmp-table1", "claims", "noise-eps0", "noise-eps", "noise-table", "noise-trust-table"} {
 		if !seen[want] {
 			t.Errorf("no figure %s", want)
 		}

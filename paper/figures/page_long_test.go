@@ -16,14 +16,14 @@ import (
 // Nothing on the page is cut, on a phone, a tablet and a desk: no table is wider than
 // its place, and a legend fits its picture in another font than the one it was drawn with.
 func TestNothingIsCut(t *testing.T) {
-	dir, _ := drawTo(t, Config{Only: []string{"g21-2a", "eab-table1", "cjmp-table1", "noise-table", "claims"}, Results: os.DirFS("testdata")})
+	dir, _ := drawTo(t, Config{Only: []string{"g21-2a", "eab-table1", "cjmp-table1", "noise-table", "noise-trust-table", "claims"}, Results: os.DirFS("testdata")})
 	s := httptest.NewServer(http.FileServer(http.Dir(dir)))
 	defer s.Close()
 	p := browsertest.Open(t)
 	for _, width := range []int64{375, 800, 1280} {
 		p.Look(width, 900, width < 500, false)
 		p.Open(s.URL + "/index.html")
-		p.Until(`document.querySelectorAll(".scroll").length === 4 && document.querySelector("img").complete`)
+		p.Until(`document.querySelectorAll(".scroll").length === 5 && document.querySelector("img").complete`)
 		if cut := browsertest.Value[[]string](p, `Array.prototype.filter.call(document.querySelectorAll(".scroll"), function (e) { return e.scrollWidth > e.clientWidth; }).map(function (e) { return e.getAttribute("aria-label") + ": " + e.scrollWidth + " in " + e.clientWidth; })`); len(cut) > 0 {
 			t.Errorf("at %d: %q", width, cut)
 		}

@@ -65,13 +65,18 @@ func (d *desk) run(ctx context.Context, l law, eps0 float64, messages int64) (ru
 	if err != nil {
 		return run{}, err
 	}
-	out := run{eps: eps, noise: m.Facts().MSE / singleDim / float64(messages)}
+	out := run{eps: eps, noise: noiseOf(m, messages)}
 	central, err := centralNoise(eps)
 	if err != nil {
 		return run{}, err
 	}
 	out.ratio = out.noise / central
 	return out, nil
+}
+
+// noiseOf returns the variance of a coordinate of a round's mean, in units of C²/n.
+func noiseOf(m randomizer.Randomizer, messages int64) float64 {
+	return m.Facts().MSE / singleDim / float64(messages)
 }
 
 // centralNoise returns the variance, in units of C²/n, that a trusted curator adds to each
@@ -120,7 +125,7 @@ feed:
 
 const (
 	ratioAxis   = "noise variance over the central Gaussian's"
-	centralNote = "“Central Gaussian” is a trusted curator who adds Gaussian noise to each round's mean; its T rounds have the same proved ε, by the exact curve of their composition. A ratio of 1, the lower edge of the pictures, would be as good; √ratio compares standard deviations."
+	centralNote = "“Central Gaussian” is a trusted curator who adds Gaussian noise to each round's mean; its T rounds have the same proved ε, by the exact curve of their composition. A ratio of 1 would be as good; √ratio compares standard deviations."
 	noiseNote   = "The noise is that of the randomizer, the bound on its mean squared error (at x = 0) by coordinate and over m messages. A report with encoding seed has the same noise but for a few thousandths."
 	eachNote    = "With many reports the ratio depends on the randomizer and on the ε₀ of a message only, not on n, T or m (here to four digits): what several messages buy is a smaller ε₀ at the same ε."
 	edgesNote   = "PrivUnit's own edge has the least noise of an ε₀-LDP report. “Edge for the shuffle” is the edge with the least noise for what a shuffle reveals (--randomizer stepunit --steps 1): less noise at equal ε, at a larger ε₀. Three steps go further the same way."
@@ -138,6 +143,7 @@ func singleFigures() []figure {
 		{Name: "noise-table", Paper: ownFigures, Where: "Table", Title: "Noise at equal ε, by ε₀ and messages",
 			Caption: "The numbers of the pictures: " + singleSetting + ". ε₀ is of one message, m·ε₀ what a client's messages of a round promise together without the shuffle, v·C²/n the variance of a coordinate of a round's mean. “One step” is PrivUnit with the edge for the shuffle, “three steps” StepUnit.",
 			Notes:   notes, draw: noiseTable},
+		trustFigure(),
 	}
 }
 
