@@ -16,6 +16,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -52,7 +53,7 @@ type hall struct {
 	base         map[string]int64 // memory before
 	grown        atomic.Bool      // more than strangerEnough
 
-	quiet time.Duration // what a newcomer took before the attack
+	quiet time.Duration // what a newcomer takes without an attack
 
 	in  io.Writer // of the process of newcomers
 	out *bufio.Scanner
@@ -118,15 +119,21 @@ func dialer(from string) *net.Dialer {
 
 // TestNewcomer is a process of its own, so that it does not wait for the attackers
 // within theirs: for each line of addresses it is served once by each of them, and
-// says how long the slower took.
+// says how long the slower took, and how long a server of its own that nobody else asks.
 func TestNewcomer(t *testing.T) {
 	if os.Getenv("RIFFLE_NEWCOMER") == "" {
 		t.Skip("is run by TestStrangers")
 	}
+	own := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer own.Close()
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
+		idle, err := arrive("127.99.0.1", []string{own.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
 		took, err := arrive("127.99.0.1", strings.Fields(lines.Text()))
-		fmt.Printf("newcomer %d %v\n", took, err)
+		fmt.Printf("newcomer %d %d %v\n", took, idle, err)
 	}
 }
 
@@ -177,30 +184,33 @@ func (h *hall) newcomers() {
 }
 
 // newcomer fetches the enrolment, and the list of tasks, from an address that nobody
-// else has, each by a connection of its own. It returns how long the slower took.
-func (h *hall) newcomer() (time.Duration, error) {
+// else has, each by a connection of its own. It returns how long the slower took, and an idle
+// server, which waits for the machine only.
+func (h *hall) newcomer() (took, idle time.Duration, err error) {
 	h.t.Helper()
 	if _, err := fmt.Fprintf(h.in, "https://%s/v1/enrolment https://%s/v1/tasks\n", h.shuffler, h.coordinator); err != nil {
 		h.t.Fatal(err)
 	}
 	for h.out.Scan() {
-		var took time.Duration
 		text, ours := strings.CutPrefix(h.out.Text(), "newcomer ")
 		if !ours {
 			continue
 		}
-		number, failure, _ := strings.Cut(text, " ")
-		n, err := strconv.ParseInt(number, 10, 64)
-		if err != nil {
-			h.t.Fatal(err)
+		fields := strings.SplitN(text, " ", 3)
+		for i, into := range []*time.Duration{&took, &idle} {
+			n, err := strconv.ParseInt(fields[i], 10, 64)
+			if err != nil {
+				h.t.Fatal(err)
+			}
+			*into = time.Duration(n)
 		}
-		if took = time.Duration(n); failure != "<nil>" {
-			return took, errors.New(failure)
+		if fields[2] != "<nil>" {
+			return took, idle, errors.New(fields[2])
 		}
-		return took, nil
+		return took, idle, nil
 	}
 	h.t.Fatalf("newcomers have ended: %v", h.out.Err())
-	return 0, nil
+	return 0, 0, nil
 }
 
 // attack is what one stranger does until ctx ends; again and again, when it is
@@ -590,19 +600,6 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// calm measures what a newcomer takes now, without an attack. Above a quarter of a second it is
-// not the machine's other work alone.
-func (h *hall) calm() {
-	h.quiet = 0
-	for range 10 {
-		took, err := h.newcomer()
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		h.quiet = max(h.quiet, min(took, 250*time.Millisecond))
-	}
-}
-
 // suffer runs one attack while rounds go on, and checks what came of them.
 func (h *hall) suffer(a attack, config string) {
 	t := h.t
@@ -610,7 +607,6 @@ func (h *hall) suffer(a attack, config string) {
 	for name, pid := range h.pids { // what an attack has left is in its own figure
 		h.base[name] = max(h.base[name], h.resident(pid))
 	}
-	h.calm()
 	before := h.show(config)
 	begun, worked := time.Now(), h.worked(h.pids["shuffler"])
 	var wg sync.WaitGroup
@@ -642,11 +638,12 @@ func (h *hall) suffer(a attack, config string) {
 	}()
 	pause(ctx, time.Second)
 	var slowest time.Duration
+	quiet := h.quiet
 	var late error
 	now := before
 	for time.Since(begun) < strangerTime || now.Released < before.Released+2 && time.Since(begun) < time.Minute {
-		took, err := h.newcomer()
-		slowest = max(slowest, took)
+		took, idle, err := h.newcomer()
+		slowest, quiet = max(slowest, took), max(quiet, idle)
 		if err != nil {
 			late = err
 		}
@@ -662,8 +659,8 @@ func (h *hall) suffer(a attack, config string) {
 	cancel()
 	wg.Wait()
 	<-watched
-	t.Logf("%-30s from %-10s %6d tries, %6d failed; growth: shuffler %4d MB, coordinator %4d MB; shuffler worked %4.1f s; newcomer %6.3f s (%v), before %.3f s; %d rounds in %.0f s, %d void, %d failed, %d of %d reports",
-		a.name, a.from, tries.Load(), failed.Load(), peak["shuffler"]>>20, peak["coordinator"]>>20, float64(worked)/100, slowest.Seconds(), late, h.quiet.Seconds(),
+	t.Logf("%-30s from %-10s %6d tries, %6d failed; growth: shuffler %4d MB, coordinator %4d MB; shuffler worked %4.1f s; newcomer %6.3f s (%v), of an idle server %.3f s; %d rounds in %.0f s, %d void, %d failed, %d of %d reports",
+		a.name, a.from, tries.Load(), failed.Load(), peak["shuffler"]>>20, peak["coordinator"]>>20, float64(worked)/100, slowest.Seconds(), late, quiet.Seconds(),
 		now.Released-before.Released, took.Seconds(), now.Void-before.Void, now.Failed-before.Failed, now.Reports-before.Reports, strangerClients*(now.Released-before.Released))
 	for name, n := range peak {
 		if n > max(strangerGrowth, a.growth) {
@@ -671,7 +668,7 @@ func (h *hall) suffer(a attack, config string) {
 		}
 	}
 	// Where the machine has other work, a newcomer waits for that too.
-	if slowest > max(strangerWait, a.wait, 20*h.quiet) || late != nil {
+	if slowest > max(strangerWait, a.wait, 20*quiet) || late != nil {
 		t.Errorf("%s from %s: a newcomer waited %v: %v", a.name, a.from, slowest, late)
 	}
 	if now.State != "running" || now.Released < before.Released+2 || now.Void != before.Void || now.Failed != before.Failed || now.Reports != strangerClients*now.Released {
@@ -721,7 +718,13 @@ func TestStrangers(t *testing.T) {
 	begun := time.Now()
 	until(t, "five rounds", func() bool { return h.show(coordinator).Released >= 5 })
 	t.Logf("five rounds after %.1f s", time.Since(begun).Seconds())
-	h.calm()
+	for range 10 {
+		took, idle, err := h.newcomer()
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.quiet = max(h.quiet, took, idle)
+	}
 	t.Logf("a newcomer takes %.3f s without an attack", h.quiet.Seconds())
 	for name, pid := range h.pids {
 		h.base[name] = h.resident(pid)
