@@ -6,6 +6,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/dp/gdp"
+	"github.com/riffle-dp/riffle/internal/tail"
 )
 
 // GaussianConfig describes a round of which only the sum is seen. Of n clients k report. Each
@@ -237,7 +238,7 @@ func gaussianSplit(mass, nodes []float64, stride int, mu, gamma, weight float64)
 		}
 		a, at = b, i
 	}
-	p, q := normalTail(a-mu/2), normalTail(a+mu/2)
+	p, q := tail.UpperNormal(a-mu/2), tail.UpperNormal(a+mu/2)
 	return weight * ((1-gamma)*q + gamma*p + q)
 }
 
@@ -269,9 +270,6 @@ func gaussianCell(mu, a, b float64) (q, rise float64) {
 	h *= 0.39894228040143267794 // 1/√(2π)
 	return q * h, rise * h
 }
-
-// normalTail returns the mass of a standard normal above x.
-func normalTail(x float64) float64 { return math.Erfc(x/math.Sqrt2) / 2 }
 
 // gauss6 holds the positive nodes of the 6-point Gauss-Legendre rule and their
 // weights.

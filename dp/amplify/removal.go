@@ -124,8 +124,8 @@ func (r *removal) split(mass, nodes []float64, mu, gamma, rise, w float64) float
 		var q, up float64
 		if math.IsInf(a, -1) {
 			// P/Q − 1 + γ is proportional to e^{μy}; this is its mean over y < b.
-			q = normalTail(-b - mu/2)
-			up = normalTail(-b+mu/2) / (q * math.Exp(mu*b))
+			q = tail.UpperNormal(-b - mu/2)
+			up = tail.UpperNormal(-b+mu/2) / (q * math.Exp(mu*b))
 			mass[0] += w * q * (1 - math.Min(1, up))
 		} else {
 			var above float64
@@ -141,7 +141,7 @@ func (r *removal) split(mass, nodes []float64, mu, gamma, rise, w float64) float
 	if math.IsInf(a, -1) {
 		return w * math.Max(1, 1-gamma+gamma*rise)
 	}
-	p, q := normalTail(a-mu/2), normalTail(a+mu/2)
+	p, q := tail.UpperNormal(a-mu/2), tail.UpperNormal(a+mu/2)
 	return w * math.Max(q, (1-gamma)*q+gamma*rise*p)
 }
 

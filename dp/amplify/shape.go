@@ -1,6 +1,10 @@
 package amplify
 
-import "math"
+import (
+	"math"
+
+	"github.com/riffle-dp/riffle/internal/tail"
+)
 
 // StepLimit returns what reports in steps are worth if the score is standard normal and reports
 // are many, n. Estimated from them, a coordinate of the mean of vectors of norm up to C has an
@@ -57,9 +61,9 @@ type stepSums struct {
 
 func sumSteps(edges []float64) (s stepSums) {
 	for j, z := range edges {
-		q := math.Erfc(z/math.Sqrt2) / 2
+		q := tail.UpperNormal(z)
 		s.share += q
-		s.density += math.Exp(-z*z/2) / math.Sqrt(2*math.Pi)
+		s.density += tail.NormalDensity(z)
 		s.square += float64(2*j+1) * q
 	}
 	return s

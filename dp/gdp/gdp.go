@@ -14,6 +14,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/monotone"
+	"github.com/riffle-dp/riffle/internal/tail"
 )
 
 // Mu is the parameter of Gaussian differential privacy, the distance of the two normal laws
@@ -58,7 +59,7 @@ func (m Mu) LogDelta(eps float64) float64 {
 	slack := 1e-12 + 8*unit*(math.Abs(a)+1)*b
 	if a < 0 && mu > small {
 		// Nothing cancels: the first term is at least a half, the second less.
-		d := upperTail(a) - math.Exp(logDensity(a))*mills(b)
+		d := tail.UpperNormal(a) - math.Exp(logDensity(a))*mills(b)
 		return math.Min(0, math.Log(d)+slack)
 	}
 	return math.Min(0, logDensity(a)+math.Log(millsDifference(a, mu))+slack)
@@ -147,7 +148,7 @@ func (m Mu) TradeOff(alpha float64) float64 {
 	if math.IsInf(z, -1) { // α = 1
 		return 0
 	}
-	// Φ(z − μ) = upperTail(μ − z).
+	// Φ(z − μ) = tail.UpperNormal(μ − z).
 	x := (mu - z) + 8*unit*(mu+math.Abs(z)+1)
 	beta := math.Exp(logTail(x)) * (1 - 1e-12*(1+math.Abs(x)))
 	return math.Max(0, math.Min(beta, 1-alpha))

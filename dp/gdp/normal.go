@@ -1,6 +1,10 @@
 package gdp
 
-import "math"
+import (
+	"math"
+
+	"github.com/riffle-dp/riffle/internal/tail"
+)
 
 // unit is the rounding unit of float64.
 const unit = 0x1p-53
@@ -11,13 +15,10 @@ const small = 0.5
 // logDensity is the logarithm of the normal density.
 func logDensity(x float64) float64 { return -x*x/2 - 0.91893853320467274178 }
 
-// upperTail returns Φ(−x), the mass above x: relative error 1e-15·(1 + x²).
-func upperTail(x float64) float64 { return math.Erfc(x/math.Sqrt2) / 2 }
-
 // mills returns Φ(−x)/φ(x), relative error 4e-15, for x ≥ −1. It falls.
 func mills(x float64) float64 {
 	if x < 5 {
-		return upperTail(x) * math.Exp(-logDensity(x))
+		return tail.UpperNormal(x) * math.Exp(-logDensity(x))
 	}
 	// Laplace's continued fraction 1/(x + 1/(x + 2/(x + …))): at x ≥ 5 fifty
 	// terms leave less than a unit.
@@ -73,7 +74,7 @@ var gauss6 = [3][2]float64{
 // logTail returns log Φ(−x).
 func logTail(x float64) float64 {
 	if x < 0 {
-		return math.Log1p(-upperTail(-x))
+		return math.Log1p(-tail.UpperNormal(-x))
 	}
 	return logDensity(x) + math.Log(mills(x))
 }

@@ -1,6 +1,10 @@
 package randomizer
 
-import "math"
+import (
+	"math"
+
+	"github.com/riffle-dp/riffle/mechanism/seed"
+)
 
 // ClipNorm scales x in place onto the ball ‖x‖_p ≤ c if it lies outside; the direction stays.
 // p is 1, 2 or +Inf, and c is positive and finite; other values are a programming error and
@@ -119,14 +123,6 @@ func maxAbs(x []float32) float32 {
 // sanitize copies x to dst, with NaN as 0 and ±Inf as the largest float32.
 func sanitize(dst, x []float32) {
 	for i, v := range x {
-		switch {
-		case v != v:
-			v = 0
-		case v > math.MaxFloat32:
-			v = math.MaxFloat32
-		case v < -math.MaxFloat32:
-			v = -math.MaxFloat32
-		}
-		dst[i] = v
+		dst[i] = seed.Finite(v)
 	}
 }

@@ -79,9 +79,9 @@ func newSeeded(name string, c Config, edges []float64) (Randomizer, error) {
 	weight, extra := 1., 0. // E[h], and E[(z²−1)h]
 	var shares []float64
 	for _, z := range edges {
-		shares = append(shares, math.Erfc(z/math.Sqrt2)/2)
-		weight += height * math.Erfc(z/math.Sqrt2) / 2
-		extra += height * z * math.Exp(-z*z/2) / math.Sqrt(2*math.Pi)
+		shares = append(shares, tail.UpperNormal(z))
+		weight += height * tail.UpperNormal(z)
+		extra += height * z * tail.NormalDensity(z)
 	}
 	m.square, m.top = 1+extra/weight, (1+height*float64(len(edges)))/weight
 	// The acceptance coins are rounded to 64 bits: with ε₀ ≤ MaxSeedEps0 the ratio of two of
@@ -111,8 +111,9 @@ func newSeeded(name string, c Config, edges []float64) (Randomizer, error) {
 
 // unequal returns the addition to ε₀ for shares above the edges that differ between inputs, by a
 // factor of 1±eta at most. It is ln(M⁺/M⁻) for the largest and smallest E[h], M± = 1 ± eta times
-// the steps' part; M⁻ is at least 1. It is rounded up to a multiple of 2^−44, so that computers
-// whose functions differ in a last bit promise the same.
+// the steps' part, M⁻ at least 1; amplify.Steps has the same M±, with an eta that covers the
+// rounding of shares, which a promise has no need of. It is rounded up to a multiple of 2^−44, so
+// that computers whose functions differ in a last bit promise the same.
 func unequal(weight, eta float64) float64 {
 	most := (weight - 1) * (1 + eta) // M⁺/M⁻ − 1 for M⁻ = 1
 	if eta < 1 {

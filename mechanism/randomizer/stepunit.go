@@ -7,6 +7,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/dp/amplify"
+	"github.com/riffle-dp/riffle/internal/tail"
 	"github.com/riffle-dp/riffle/mechanism/rng"
 	"github.com/riffle-dp/riffle/mechanism/sample"
 )
@@ -110,7 +111,7 @@ func bestEdges(name string, steps int, eps0 float64) []float64 {
 	low, high := 0., 9.
 	for range 60 {
 		z := (low + high) / 2
-		if z*(1+less*math.Erfc(z/math.Sqrt2)/2) < less*math.Exp(-z*z/2)/math.Sqrt(2*math.Pi) {
+		if z*(1+less*tail.UpperNormal(z)) < less*tail.NormalDensity(z) {
 			low = z
 		} else {
 			high = z

@@ -9,6 +9,7 @@ import (
 
 	"gonum.org/v1/gonum/mathext"
 
+	"github.com/riffle-dp/riffle/internal/tail"
 	"github.com/riffle-dp/riffle/mechanism/rng"
 )
 
@@ -63,9 +64,9 @@ func fit(t *testing.T, m *Mechanism, counts []int) float64 {
 		n += c
 	}
 	above := func(z float64) float64 { // P[score > z]
-		sum := upper(z)
+		sum := tail.UpperNormal(z)
 		for _, edge := range m.Edges {
-			sum += m.Height * upper(math.Max(z, edge))
+			sum += m.Height * tail.UpperNormal(math.Max(z, edge))
 		}
 		return sum / m.weight()
 	}
@@ -178,7 +179,7 @@ func TestScoresAreNormal(t *testing.T) {
 		var counts [cells]int
 		for range n {
 			z := m.product(w, &[32]byte{}, uniform(src)) / length
-			counts[min(int(upper(z)*cells), cells-1)]++
+			counts[min(int(tail.UpperNormal(z)*cells), cells-1)]++
 		}
 		var stat float64
 		for _, c := range counts {

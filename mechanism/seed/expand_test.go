@@ -14,6 +14,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/riffle-dp/riffle/internal/tail"
 	"github.com/riffle-dp/riffle/mechanism/rng"
 )
 
@@ -107,7 +108,7 @@ func cell(row int) (start, step float64) {
 
 // off returns g minus the normal quantile of the upper tail p, for a g close to it.
 func off(g, p float64) float64 {
-	d := (p - upper(g)) / density(g)
+	d := (p - tail.UpperNormal(g)) / tail.NormalDensity(g)
 	return d - g*d*d/2
 }
 
@@ -146,7 +147,7 @@ func rowError(row int) float64 {
 		far = math.Max(far, math.Abs(sum))
 	}
 	z := cubic(row, -1) + 1e-3 // beyond the end with the largest derivatives
-	phi := density(z)
+	phi := tail.NormalDensity(z)
 	remainder := (7*z + 6*z*z*z) / math.Pow(phi, 4) * math.Pow(step/4, 4) / 12
 	return 1.01*far + remainder + .875/unit + 0x1p-27*step/phi
 }
@@ -164,23 +165,23 @@ func TestTable(t *testing.T) {
 	}
 	// Row 0 of the last block is a constant: the mean distance is at most the standard deviation
 	// of what lies beyond a plus the distance from the mean.
-	var tail float64
+	var beyond float64
 	a := 6.
 	for range 100 {
 		a -= off(a, 0x1p-37)
 	}
-	if math.Abs(upper(a)/0x1p-37-1) > 1e-12 {
+	if math.Abs(tail.UpperNormal(a)/0x1p-37-1) > 1e-12 {
 		t.Fatal("the quantile of 2^-37 was not found")
 	}
-	mills := density(a) / upper(a)
+	mills := tail.NormalDensity(a) / tail.UpperNormal(a)
 	constant := float64(rows[31*32][0]) / unit
-	tail += 0x1p-36 * (math.Sqrt(1+a*mills-mills*mills) + math.Abs(constant-mills))
+	beyond += 0x1p-36 * (math.Sqrt(1+a*mills-mills*mills) + math.Abs(constant-mills))
 	for row := 31*32 + 1; row < 1024; row++ {
-		tail += 0x1p-36 * rowError(row)
+		beyond += 0x1p-36 * rowError(row)
 	}
-	t.Logf("the rest is off by %.3g on average, times its probability", tail)
-	if tail > tailError {
-		t.Errorf("the tail contributes %v, tailError = %v", tail, tailError)
+	t.Logf("the rest is off by %.3g on average, times its probability", beyond)
+	if beyond > tailError {
+		t.Errorf("the tail contributes %v, tailError = %v", beyond, tailError)
 	}
 }
 
@@ -193,7 +194,7 @@ func TestOneCoordinate(t *testing.T) {
 			// The last word of the row where i is 64.
 			v := (uint64(32+k)<<57 + min(i<<51, 1<<57-1)) >> e
 			g := float64(value(v)) / unit
-			if d := math.Abs(upper(g) - (float64(v)+.5)*0x1p-64); d > tableError*density(g)*1.001 {
+			if d := math.Abs(tail.UpperNormal(g) - (float64(v)+.5)*0x1p-64); d > tableError*tail.NormalDensity(g)*1.001 {
 				t.Errorf("row %d: the share of values above %v is off by %v", row, g, d)
 			}
 			if value(v) != -value(v|1<<63) {
@@ -239,11 +240,11 @@ func TestTwoCoordinates(t *testing.T) {
 					_, step := cell(row)
 					for _, sign := range []float64{1, -1} {
 						u := (edge - sign*a*g) / b
-						diff += step / parts * (share(u) - upper(u) + density(u)*a/b*sign*d)
+						diff += step / parts * (share(u) - tail.UpperNormal(u) + tail.NormalDensity(u)*a/b*sign*d)
 					}
 				}
 			}
-			worst = math.Max(worst, math.Abs(diff)/upper(edge))
+			worst = math.Max(worst, math.Abs(diff)/tail.UpperNormal(edge))
 		}
 	}
 	t.Logf("largest relative difference %.3g; Eta = %.3g", worst, m.Eta())

@@ -3,6 +3,7 @@ package seed
 import (
 	"math"
 
+	"github.com/riffle-dp/riffle/internal/tail"
 	"github.com/riffle-dp/riffle/mechanism/rng"
 	"github.com/riffle-dp/riffle/mechanism/sample"
 )
@@ -29,9 +30,9 @@ func (m *Mechanism) Eta() float64 {
 	shift := s*tableError + sumError(m.Dim)
 	var worst float64
 	for _, z := range m.Edges {
-		share := shift*density(math.Max(0, z-shift)) + math.Exp(-s*s/2) +
+		share := shift*tail.NormalDensity(math.Max(0, z-shift)) + math.Exp(-s*s/2) +
 			2*tailMass + .57*math.Sqrt(float64(m.Dim))*tailError + generator
-		worst = math.Max(worst, share/upper(z))
+		worst = math.Max(worst, share/tail.UpperNormal(z))
 	}
 	return worst * (1 + 1e-9)
 }
@@ -48,7 +49,7 @@ func sumError(dim int) float64 {
 func (m *Mechanism) weight() float64 {
 	sum := 1.
 	for _, z := range m.Edges {
-		sum += m.Height * upper(z)
+		sum += m.Height * tail.UpperNormal(z)
 	}
 	return sum
 }
@@ -83,8 +84,3 @@ func normalAbove(src rng.Source, edge float64) float64 {
 		}
 	}
 }
-
-func density(z float64) float64 { return math.Exp(-z*z/2) / math.Sqrt(2*math.Pi) }
-
-// upper returns P[Z > z] for a standard normal Z.
-func upper(z float64) float64 { return math.Erfc(z/math.Sqrt2) / 2 }

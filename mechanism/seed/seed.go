@@ -24,6 +24,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/riffle-dp/riffle/internal/tail"
 	"github.com/riffle-dp/riffle/mechanism/rng"
 	"github.com/riffle-dp/riffle/mechanism/sample"
 )
@@ -102,7 +103,7 @@ func New(c Config) (*Mechanism, error) {
 	m := &Mechanism{Config: c, kernel: best(), accept: make([]uint64, len(c.Edges)+1)}
 	m.Edges = slices.Clone(c.Edges)
 	for _, z := range m.Edges {
-		m.steps = append(m.steps, m.Height*upper(z))
+		m.steps = append(m.steps, m.Height*tail.UpperNormal(z))
 	}
 	m.mean = m.weight()
 	top := 1 + c.Height*steps
@@ -178,18 +179,24 @@ func (m *Mechanism) above(z float64) (n int) {
 	return n
 }
 
+// Finite returns what an input's coordinate counts as: v itself, 0 if it is NaN, and the largest
+// float32 of its sign if it is infinite.
+func Finite(v float32) float32 {
+	switch {
+	case v != v:
+		return 0
+	case v > math.MaxFloat32:
+		return math.MaxFloat32
+	case v < -math.MaxFloat32:
+		return -math.MaxFloat32
+	}
+	return v
+}
+
 // direction stores x, or the first axis if x is zero, and returns ‖x‖.
 func (w *scratch) direction(x []float32) float64 {
 	for i, v := range x {
-		switch {
-		case v != v:
-			v = 0
-		case v > math.MaxFloat32:
-			v = math.MaxFloat32
-		case v < -math.MaxFloat32:
-			v = -math.MaxFloat32
-		}
-		w.x[i] = float64(v)
+		w.x[i] = float64(Finite(v))
 	}
 	var square float64
 	for i := 0; i < len(w.x); i += block {
@@ -245,7 +252,7 @@ func (m *Mechanism) AddTo(sum []int64, round *[32]byte, s [Size]byte) {
 func (m *Mechanism) Scale() float64 {
 	var rise float64
 	for _, z := range m.Edges {
-		rise += m.Height * density(z)
+		rise += m.Height * tail.NormalDensity(z)
 	}
 	return m.Radius * m.weight() / (rise * unit)
 }

@@ -5,10 +5,8 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/dp/gdp"
+	"github.com/riffle-dp/riffle/internal/tail"
 )
-
-// upperNormal returns Pr[N(0,1) ≥ z].
-func upperNormal(z float64) float64 { return math.Erfc(z/math.Sqrt2) / 2 }
 
 // upperQuantile returns z with Pr[N(0,1) ≥ z] = q for 1e-300 ≤ q < 1, within
 // 1e-15·max(1, |z|). near is any guess, 0 if there is none.
@@ -24,7 +22,7 @@ func upperQuantile(q, near float64) float64 {
 	// Halley's step on log Pr[N ≥ z] − log q. Its slope is −h, where h = φ/Pr is the hazard,
 	// and its curvature is h(z − h).
 	for range 60 {
-		p := upperNormal(z)
+		p := tail.UpperNormal(z)
 		h := math.Exp(-z*z/2) / (math.Sqrt(2*math.Pi) * p)
 		f := math.Log1p((p - q) / q)
 		step := f / (h * (1 - f*(z-h)/(2*h)))

@@ -85,7 +85,7 @@ func ShuffleGDP(eps0 float64, reports, times int64) (GDP, error) {
 }
 
 // normal is the standard normal distribution function.
-func normal(x float64) float64 { return math.Erfc(-x/math.Sqrt2) / 2 }
+func normal(x float64) float64 { return tail.UpperNormal(-x) }
 
 // Delta is δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ), to 1e-15/μ relative.
 func (g GDP) Delta(eps float64) float64 {
