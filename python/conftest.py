@@ -1,0 +1,36 @@
+"""What tests and examples in docstrings need: riffle's program, a directory, a short run."""
+
+import importlib.util
+import os
+import pathlib
+import subprocess
+import tempfile
+from typing import Iterator
+
+import pytest
+
+import riffle
+
+collect_ignore = [] if importlib.util.find_spec("torch") else ["riffle/torch.py"]
+
+
+def pytest_configure() -> None:
+    """Build riffle's program from this repository, unless RIFFLE names one."""
+    if not os.environ.get("RIFFLE"):
+        repository = pathlib.Path(__file__).resolve().parent.parent
+        program = os.path.join(tempfile.mkdtemp(prefix="riffle-"), "riffle")
+        subprocess.run(["go", "build", "-o", program, "./cmd/riffle"], cwd=repository, check=True)
+        os.environ["RIFFLE"] = program
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> riffle.Run:
+    """A run of two rounds on MNIST."""
+    return riffle.train(rounds=2, eval_every=1, out=tmp_path_factory.mktemp("run") / "r")
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Each test works in a directory of its own."""
+    monkeypatch.chdir(tmp_path)
+    yield

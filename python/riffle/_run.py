@@ -1,0 +1,224 @@
+"""A run directory, as arrays."""
+
+import html
+import json
+import os
+from html.parser import HTMLParser
+from typing import Any, Dict, List, Optional, Tuple, Union
+
+import numpy as np
+
+from . import _safetensors
+from ._epsilon import digits, frame
+from ._plot import Chart, charts, pyplot
+from .errors import UsageError
+
+
+class Run:
+    """A run that ``riffle train`` left in a directory, finished or not.
+
+    ``directory`` is where it is, ``config`` its configuration (texts by the names of flags),
+    ``summary`` the figures of ``riffle train --json`` (empty if it did not end), ``notes`` what
+    riffle said on the way, if this process ran it.
+
+    >>> import riffle
+    >>> run = riffle.train(rounds=2, eval_every=1, out="two")
+    >>> run.metrics["round"]
+    array([1., 2.])
+    >>> sorted(run.model)
+    ['bias', 'weight']
+    >>> run.model["weight"].shape
+    (192, 10)
+    """
+
+    def __init__(self, directory: Union[str, "os.PathLike[str]"], notes: Tuple[str, ...] = ()) -> None:
+        self.directory = os.fspath(directory)
+        self.notes = list(notes)
+        if not os.path.exists(self._file("config.yaml")):
+            raise UsageError(f"{self.directory}: no run there (config.yaml is missing)")
+        self.config: Dict[str, str] = _settings(self._text("config.yaml"))
+        self.summary: Dict[str, Any] = json.loads(self._text("summary.json") or "{}")
+
+    def _file(self, name: str) -> str:
+        return os.path.join(self.directory, name)
+
+    def _text(self, name: str) -> str:
+        try:
+            with open(self._file(name), encoding="utf-8") as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run came to its end. If not, ``riffle.train(resume=run)`` goes on."""
+        return bool(self.summary)
+
+    @property
+    def metrics(self) -> Dict[str, "np.ndarray[Any, Any]"]:
+        """The evaluations: an array for each quantity, such as ``round``, ``epsilon``, ``accuracy`` and ``loss``. What is missing is NaN."""
+        rows = [json.loads(line) for line in self._text("metrics.jsonl").splitlines() if line.endswith("}")]
+        names = list(dict.fromkeys(name for row in rows for name, value in row.items() if _numeric(value)))
+        return {name: np.array([_number(row.get(name)) for row in rows]) for name in names}
+
+    def frame(self) -> Any:
+        """Return the evaluations as a pandas DataFrame, a row for each."""
+        return frame(self.metrics)
+
+    @property
+    def model(self) -> Dict[str, "np.ndarray[Any, Any]"]:
+        """The model's tensors by name."""
+        return self._model()[0]
+
+    @property
+    def provenance(self) -> Dict[str, str]:
+        """What the model's file says of itself: the kind of model, its classes, ε, δ and the bound."""
+        return self._model()[1]
+
+    def _model(self) -> Tuple[Dict[str, "np.ndarray[Any, Any]"], Dict[str, str]]:
+        file = self._file("model.safetensors")
+        if not os.path.exists(file):
+            raise UsageError(f"{self.directory}: no model yet: it is written at the end of a run")
+        return _safetensors.load(file)
+
+    @property
+    def report(self) -> str:
+        """The path of the page that the run left."""
+        return self._file("report.html")
+
+    def _last(self, name: str, key: str) -> float:
+        if key in self.summary:
+            return _number(self.summary[key])
+        values = self.metrics.get(name, np.array([]))
+        return float(values[-1]) if len(values) else float("nan")
+
+    @property
+    def epsilon(self) -> float:
+        """The proved ε (nats) that the run has cost; infinite without privacy."""
+        return float("inf") if self.config.get("trust") == "none" else self._last("epsilon", "epsilon")
+
+    @property
+    def delta(self) -> float:
+        """The δ at which ``epsilon`` holds."""
+        return float(self.config.get("delta", "nan"))
+
+    @property
+    def accuracy(self) -> float:
+        """The last accuracy on examples that trained nothing, a share; NaN where numbers are predicted."""
+        return self._last("accuracy", "test_accuracy")
+
+    @property
+    def loss(self) -> float:
+        """The last loss on examples that trained nothing."""
+        return self._last("loss", "test_loss")
+
+    def __repr__(self) -> str:
+        what = f"accuracy {100 * self.accuracy:.2f} %" if self.accuracy == self.accuracy else f"loss {self.loss:.4f}"
+        cost = "no privacy" if self.epsilon == float("inf") else f"epsilon {digits(self.epsilon)} at delta = {self.delta:g}"
+        return f"<run {self.directory}: {what}, {cost}{'' if self.finished else ', not finished'}>"
+
+    def _repr_html_(self) -> str:
+        head = _Head()
+        head.feed(self._text("report.html"))
+        title = head.texts.get("h1") or self.directory
+        parts = [f"<h3>{html.escape(title)}</h3>"]
+        parts += [f"<p>{html.escape(head.texts[name])}</p>" for name in ("summary", "lead") if head.texts.get(name)]
+        cells = "".join(f"<td style='text-align:left;vertical-align:top;padding-right:1.5em'>{html.escape(a)}<br/><b>{html.escape(b)}</b><br/><small>{html.escape(c)}</small></td>" for a, b, c in head.tiles)
+        parts.append(f"<table><tr>{cells}</tr></table>" if cells else f"<p>{html.escape(repr(self))}</p>")
+        parts.append(f"<p><small>{html.escape(self.report)}</small></p>")
+        return "".join(parts)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw how the run went: accuracy (or loss) with the baseline, and ε, over the rounds.
+
+        Returns matplotlib's two axes, or without matplotlib a picture that a notebook shows and
+        whose ``save`` writes it to a file.
+        """
+        m = self.metrics
+        if not len(m.get("round", ())):
+            raise UsageError(f"{self.directory}: no evaluation yet, so there is nothing to draw")
+        what = "accuracy" if "accuracy" in m and np.isfinite(m["accuracy"]).any() else "loss"
+        baseline = m.get(f"baseline_{what}")
+        level = float(baseline[-1]) if baseline is not None else float("nan")
+        x = m["round"]
+        plt = pyplot()
+        if plt is None:
+            if axes is not None:
+                raise UsageError("axes need matplotlib, which is not installed")
+            panels = [Chart(what, [(what, m[what].tolist())], ("baseline", level)), Chart("ε", [("ε", m["epsilon"].tolist())] if "epsilon" in m else [])]
+            return charts("round", list(x), panels[: 2 if "epsilon" in m else 1])
+        if axes is None:
+            axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")[1]
+        axes[0].plot(x, m[what], marker=".")
+        if np.isfinite(level):
+            axes[0].axhline(level, color="grey", linestyle="--", label="baseline")
+            axes[0].legend()
+        axes[0].set_ylabel(what)
+        if "epsilon" in m:
+            axes[1].plot(x, m["epsilon"], marker=".")
+        axes[1].set_ylabel("ε")
+        for ax in axes:
+            ax.set_xlabel("round")
+            ax.locator_params(axis="x", integer=True)
+        return axes
+
+
+def _numeric(value: Any) -> bool:
+    return value is None or isinstance(value, (int, float)) and not isinstance(value, bool) or value in ("Infinity", "inf", "+Inf")
+
+
+def _number(value: Any) -> float:
+    return float("nan") if value is None else float(value)
+
+
+def _settings(text: str) -> Dict[str, str]:
+    """Read the plain lines ``key: value`` that riffle writes; a quoted value is JSON."""
+    out = {}
+    for line in text.splitlines():
+        key, colon, value = line.partition(":")
+        if not colon or line.startswith(("#", " ")):
+            continue
+        value = value.strip()
+        out[key] = json.loads(value) if value.startswith('"') else value.strip("'")
+    return out
+
+
+class _Head(HTMLParser):
+    """Collects the head of a report: its title, the run in a sentence, the promise and the tiles."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: Dict[str, str] = {}
+        self.tiles: List[Tuple[str, str, str]] = []
+        self._into: Optional[str] = None
+        self._end = ""
+        self._tile: Optional[Dict[str, str]] = None
+
+    def handle_starttag(self, tag: str, attrs: List[Tuple[str, Optional[str]]]) -> None:
+        classes = (dict(attrs).get("class") or "").split()
+        if "tile" in classes and tag == "div":
+            self._tile = {}
+        known = [c for c in ("summary", "lead", "value", "detail") if c in classes and tag == "p"]
+        name = tag if tag == "h1" else known[0] if known else None
+        if self._tile is not None and tag == "h2":
+            name = "name"
+        if name is not None and self._into is None:
+            self._into, self._end = name, tag
+
+    def handle_endtag(self, tag: str) -> None:
+        if self._into is not None and tag == self._end:
+            self._into = None
+        if tag == "div" and self._tile is not None:
+            self.tiles.append((self._tile.get("name", ""), self._tile.get("value", ""), self._tile.get("detail", "")))
+            self._tile = None
+
+    def handle_data(self, data: str) -> None:
+        if self._into is None:
+            return
+        if self._into in ("name", "value", "detail"):
+            if self._tile is not None:
+                self._tile[self._into] = self._tile.get(self._into, "") + data
+        elif self._into in self.texts and not self.texts[self._into].endswith("\0"):
+            self.texts[self._into] += data
+        else:
+            self.texts[self._into] = data
