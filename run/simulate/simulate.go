@@ -3,7 +3,8 @@
 //
 // The shuffler sees ids only. A payload is made when the coordinator opens it, one per worker
 // at a time, so memory grows by about 40 bytes for each of a round's reports, and not with
-// their size. Everything random comes from one seed, keyed by round and client, so results do
+// their size. Several messages of a client are drawn as one sum where the mechanism can
+// ([randomizer.Several]): the coordinator adds them up anyway. Everything random comes from one seed, keyed by round and client, so results do
 // not depend on the number of workers. A seeded run shows what a protocol does; it protects
 // nobody.
 package simulate
