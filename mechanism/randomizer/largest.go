@@ -79,9 +79,16 @@ func (m *seeded) MeanBound(n int64) float64 {
 	across := math.Sqrt(1/k) * tail.Length(m.facts.Dim, logChance(4))
 	far := math.Sqrt(2 * (math.Log(k*m.top) + logChance(4)))
 	along := tail.Bernstein(k*m.square*(1+MeanChance), 2*far, logChance(8))/k + MeanChance
-	rare := k * d * seedRare
-	odd := 8 * (rare + tail.Bernstein(rare, 1, logChance(4))) / k
+	odd := 8 * rareWords(k, d, m.top) / k
 	return math.Min(any, m.radius+unit*(across+along+odd+seedNear*math.Sqrt(d)))
+}
+
+// rareWords bounds the number of rare words of k accepted seeds with d words each, but for a
+// quarter of MeanChance. Accepting a seed makes a word at most top times as likely. At the order
+// of Bernstein's inequality, at most 3, several rare words in one seed count as 8 % more.
+func rareWords(k, d, top float64) float64 {
+	mean := 1.08 * top * k * d * seedRare
+	return mean + tail.Bernstein(mean, 1, logChance(4))
 }
 
 const (

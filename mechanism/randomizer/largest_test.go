@@ -128,3 +128,23 @@ func TestDiscreteGaussianMeanBound(t *testing.T) {
 		t.Errorf("a mean of length %v, at most %v", got, bound)
 	}
 }
+
+// A seed that was accepted has more rare words than other seeds: with one coordinate a word of high
+// score is up to m.top times as likely.
+func TestRareWords(t *testing.T) {
+	for _, c := range []struct {
+		eps0  float64
+		edges []float64
+	}{{1, []float64{1}}, {6, []float64{1, 2, 3}}, {12, []float64{3, 4}}} {
+		r, err := New(StepUnit, Config{Dim: 1, Radius: 1, Eps0: c.eps0, Encoding: Seed, Edges: c.edges})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := r.(*seeded)
+		// Of a word's two signs the one that is above all edges has the density m.top.
+		const k = 1e13
+		if least, got := k*seedRare/2*m.top, rareWords(k, 1, m.top); got < least {
+			t.Errorf("eps0 = %v: %v rare words of %v, at least %v are expected", c.eps0, got, k, least)
+		}
+	}
+}
