@@ -68,10 +68,10 @@ var classPairs = []clones{
 		source: "three-part blanket of Laplace noise, total variation 1 - e^(-eps0/2) (dp/amplify/threepart.md)", calls: "amplify.Laplace",
 		family: func(s shape) (amplify.Family, error) { return amplify.Laplace(s.eps0) }},
 	{name: "cap", classes: []dp.Class{dp.Cap}, needs: "class cap: the laws of all inputs have a part of mass 1 − a(E−1) in common; `privunit` with `--dim`",
-		source: "reports with two densities, such as PrivUnit's (dp/amplify/rising.md), Corollary 1", calls: "amplify.Cap",
+		source: "reports with two densities, such as PrivUnit's (dp/amplify/rising.md), Corollary 1", calls: "amplify.Cap", adaptive: true,
 		family: func(s shape) (amplify.Family, error) { return amplify.Cap(s.eps0, s.tv) }},
 	{name: "rising", classes: []dp.Class{dp.Rising}, needs: "class rising: a density that rises in steps with a score, shares above the edges within q(1 ± η); `stepunit` with `--dim`",
-		source: "reports whose density rises with a score (dp/amplify/rising.md), Theorem 2", calls: "amplify.Rising",
+		source: "reports whose density rises with a score (dp/amplify/rising.md), Theorem 2", calls: "amplify.Rising", adaptive: true,
 		family: func(s shape) (amplify.Family, error) {
 			if least := math.Log1p(s.steps.Height * float64(s.steps.Count)); s.eps0 < least-1e-9 {
 				return amplify.Family{}, fmt.Errorf("account: eps0 = %v of reports that are only %v-LDP", s.eps0, least)
@@ -91,6 +91,9 @@ type clones struct {
 	// pair.
 	classes      []dp.Class
 	needs, calls string
+	// adaptive says whether the pair holds for reports that depend on earlier ones of their
+	// round, if each is of the class whatever came before.
+	adaptive bool
 }
 
 // covers says whether the row of a class is about a shape's reports.

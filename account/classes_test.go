@@ -135,6 +135,27 @@ func TestAdaptiveAndHidden(t *testing.T) {
 	}
 }
 
+// Caps and rising steps are counted by their own law for adaptive rounds too, classes whose pair
+// is not proved for them by the bound for any report.
+func TestAdaptiveOwnLaw(t *testing.T) {
+	q := Query{Participation: dp.All, Eps0: 2, Population: 500, Rounds: 3, Delta: 1e-6, AdaptiveWithinRound: true}
+	steps := dp.NewSteps(math.Expm1(2)/2, []float64{.2, .05}, 1e-6)
+	for _, c := range []struct {
+		q    Query
+		best string
+	}{
+		{Query{Class: dp.Cap, TV: .07}, "cap-pld"}, {Query{Class: dp.Rising, Steps: steps}, "rising-pld"},
+		{Query{Class: dp.KRR, Symbols: 8}, "blanket-pld"}, {Query{Class: dp.Generic, TV: .07}, "blanket-pld"}, {Query{Class: dp.BinaryRR}, "blanket-pld"},
+	} {
+		ask := q
+		ask.Class, ask.TV, ask.Steps, ask.Symbols = c.q.Class, c.q.TV, c.q.Steps, c.q.Symbols
+		r, err := Answer(t.Context(), ask, "best")
+		if err != nil || r.Upper == nil || r.Upper.Method != c.best {
+			t.Errorf("%s: %+v, %v, want %s", ask.Class, r.Upper, err, c.best)
+		}
+	}
+}
+
 // The Accountant takes each round's own class, in one composition.
 func TestAccountantMixesClasses(t *testing.T) {
 	round := func(r dp.Report) dp.Round {

@@ -84,7 +84,7 @@ func Methods() []Method {
 			Calls: "amplify.Clones, rdp.Divergence", ask: rdpMethod(fmt22), divergence: pairDivergence(fmt22)},
 	}
 	for _, c := range classPairs {
-		rows = append(rows, Method{ID: c.name + "-pld", Needs: c.needs, Source: c.source + asPLD, Calls: c.calls, Best: true, Colluders: true, pair: c.name, ask: pldMethod(c)})
+		rows = append(rows, Method{ID: c.name + "-pld", Needs: c.needs, Source: c.source + asPLD, Calls: c.calls, Best: true, Colluders: true, Adaptive: c.adaptive, pair: c.name, ask: pldMethod(c)})
 	}
 	rows = append(rows, []Method{
 		{ID: "lower-rr3", Kind: dp.Lower, Needs: "any ε₀-LDP report admitted; ε₀ taken as at most 12; up to about 1e6 reports", Colluders: true,
@@ -216,7 +216,7 @@ func (m Method) mayBeBest(q Query, s shape) bool {
 	if !m.Best || m.Adjacency != q.Adjacency || (m.Class == dp.Gaussian) != (q.Class == dp.Gaussian) {
 		return false
 	}
-	return m.pair == "" || m.pair == s.narrow().name && !q.AdaptiveWithinRound
+	return m.pair == "" || m.pair == s.narrow().name && (m.Adaptive || !q.AdaptiveWithinRound)
 }
 
 // refusal returns why the method does not answer a query.

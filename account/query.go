@@ -37,8 +37,8 @@ type Query struct {
 	// HiddenReports says whether the number of reports of a round is hidden from everybody. The
 	// bounds returned are those for a public number.
 	HiddenReports bool
-	// AdaptiveWithinRound lets a report's randomizer depend on the round's earlier reports;
-	// only bounds proved for that case answer.
+	// AdaptiveWithinRound lets a report's randomizer depend on the round's earlier reports; with
+	// whatever came before it is of the class. Only bounds proved for that case answer.
 	AdaptiveWithinRound bool
 	// Delta in (0, 1) is the δ at which ε is bounded. With AskDelta, δ is bounded at Eps ≥ 0
 	// and Delta must be 0.

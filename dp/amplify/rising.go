@@ -84,7 +84,7 @@ func checkTop(eps0 float64) error {
 
 // Rising is the family of reports whose density rises in steps with a score.
 //
-// Result: upper bound, proved, replace-one, not adaptive inside the round. Source: Theorem 2
+// Result: upper bound, proved, replace-one, also adaptive inside the round. Source: Theorem 2
 // of rising.md. Needs: shares whose means differ by less than the share below the first edge.
 // Slack: below .1 % of ε. Time: some 20 ms a round, nearly independent of k.
 func Rising(s Steps) (Family, error) {
@@ -104,7 +104,7 @@ func Rising(s Steps) (Family, error) {
 // It has the pair of randomized response on 1/q symbols, a number that need not be whole;
 // a = 1/(E+1) is the blanket of any randomizer.
 //
-// Result: upper bound, proved, replace-one, not adaptive inside the round. Source: Corollary 1
+// Result: upper bound, proved, replace-one, also adaptive inside the round. Source: Corollary 1
 // of rising.md. An a above the true one only raises the bound.
 func Cap(eps0, a float64) (Family, error) {
 	if err := dp.CheckEps0(eps0); err != nil {
