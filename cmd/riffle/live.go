@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -148,7 +150,7 @@ func (l *live) describe(r *train.Run, planned dp.Bound) {
 	t := &l.task
 	*t = dashboard.View{ID: liveTask, Expected: dp.Number(r.ExpectedReports), Planned: dp.Number(planned.Eps), Budget: dp.Number(c.Epsilon),
 		Accuracy: unknown, Loss: unknown, Dir: r.Dir, EvalEvery: c.EvalEvery, Numbers: r.Data.Classes == nil,
-		Status: wire.Status{Task: wire.Task{Name: title(c, r.Plan != nil), Rounds: c.Rounds, Delta: c.Delta}, State: dashboard.Running, Phase: "training",
+		Status: wire.Status{Task: wire.Task{Name: title(r), Rounds: c.Rounds, Delta: c.Delta}, State: dashboard.Running, Phase: "training",
 			Round: r.Resumed, Until: c.Rounds, Eps: unknown, Method: planned.Method, Source: planned.Source,
 			Counts: wire.Counts{Reports: r.Reports, Rejected: map[wire.Reason]int64{}}}}
 	operate.Compare(t, r.Setup)
@@ -161,7 +163,7 @@ func (l *live) describe(r *train.Run, planned dp.Bound) {
 	add("Hidden by", "%s", c.Trust)
 	add("Mechanism", "%s", mechanism(r))
 	add("Optimizer", "%s", c.Optimizer)
-	add("Model", "%s, %s parameters", c.Model, dashboard.Grouped(int64(r.Model.Params)))
+	add("Model", "%s, %s parameters", named(r), dashboard.Grouped(int64(r.Model.Params)))
 	add("Simulated", "every role in one process, noise from seed %d", c.Seed)
 	if !c.Trust.Is(dp.Protecting) {
 		t.Eps, t.Method = dp.Number(math.Inf(1)), ""
@@ -292,11 +294,18 @@ func (l *live) round(r *train.Run, result simulate.Result) {
 	l.board.Ended(liveTask, ended)
 }
 
+// alsoMeasured names the fact with the figures besides accuracy and loss.
+const alsoMeasured = "Also measured"
+
 // measure shows an evaluation.
 func (l *live) measure(r *train.Run, m train.Metrics) {
 	t := &l.task
 	t.Eps, t.EpsAt, t.Accuracy, t.Loss = m.Epsilon, m.Round, m.Accuracy, dp.Number(m.Loss)
 	operate.Compare(t, r.Setup)
+	if named := train.Named(m.Numbers); len(named) > 0 {
+		t.Facts = slices.DeleteFunc(slices.Clone(t.Facts), func(f dashboard.Fact) bool { return f.Name == alsoMeasured })
+		t.Facts = append(t.Facts, dashboard.Fact{Name: alsoMeasured, Value: strings.Join(named, ", ")})
+	}
 	l.ledger.Eps = t.Eps
 	l.board.Measured(liveTask, dashboard.Measure{Round: m.Round, Eps: float64(t.Eps), Accuracy: float64(t.Accuracy), Loss: m.Loss, Seconds: m.Seconds})
 }

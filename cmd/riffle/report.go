@@ -9,7 +9,6 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/durable"
-	"github.com/riffle-dp/riffle/page/dashboard"
 	"github.com/riffle-dp/riffle/page/report"
 	"github.com/riffle-dp/riffle/run/train"
 	"github.com/riffle-dp/riffle/service/operate"
@@ -23,13 +22,13 @@ func writeReport(r *train.Run, s *train.Summary, interrupted bool) error {
 	privacy.ReportsPerRound, privacy.Rounds, privacy.PlannedRounds = float64(s.ClientGradients)/float64(max(1, s.Rounds)), s.Rounds, c.Rounds
 	privacy.Epsilon, privacy.Method, privacy.Source = float64(s.Epsilon), s.Bound, s.BoundSource
 	page := report.Run{
-		Title:   title(c, r.Plan != nil),
+		Title:   title(r),
 		Command: command(c), Version: number + " (" + commit + ")",
 		Started: time.Now().Add(-time.Duration(s.Seconds * float64(time.Second))).Format("2006-01-02 15:04"), Seconds: s.Seconds,
 		TestAccuracy: s.Evaluation.Accuracy, TestLoss: s.Evaluation.Loss,
-		Evaluated: dashboard.Grouped(int64(s.Evaluation.Examples)) + " " + r.Data.EvalName + " examples",
-		Baseline:  s.Baseline.Text,
-		Warnings:  s.Warnings, Privacy: privacy,
+		Evaluated: operate.Evaluated(r.Setup, int64(s.Evaluation.Examples)),
+		Baseline:  s.Baseline.Text, Also: strings.Join(train.Named(s.Numbers), ", "),
+		Warnings: s.Warnings, Privacy: privacy,
 	}
 	if s.LabelUnit != 0 {
 		page.LossUnits = fmt.Sprintf("%.4g in the units of %s", s.LabelUnit*s.Evaluation.Loss, c.Label)
@@ -62,9 +61,13 @@ func writeReport(r *train.Run, s *train.Summary, interrupted bool) error {
 }
 
 // title returns a run's title, without any path.
-func title(c train.Config, planned bool) string {
+func title(r *train.Run) string {
+	c := r.Config
+	if c.Gradients != "" {
+		return r.Model.Name + " by a program"
+	}
 	text := fmt.Sprintf("%s on %s", c.Model, filepath.Base(c.Data))
-	if planned {
+	if r.Plan != nil {
 		text += " by " + c.Optimizer
 	}
 	return text

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,10 +62,12 @@ and a report page. Ctrl-C saves the state; --resume continues bit for bit.`,
 					return usage("--%s %s goes with --optimizer cldp-sgd, not %s, which has its own way to combine steps", name, f.Value, config.Optimizer)
 				}
 			}
+			config.Stderr = programErrors(cmd.ErrOrStderr(), show)
 			r, err := train.Prepare(cmd.Context(), config)
 			if err != nil {
 				return err
 			}
+			defer r.Close()
 			if out == "" {
 				if out, err = freshDirectory("runs", time.Now(), r.Config); err != nil {
 					return err
@@ -111,10 +115,12 @@ func resumeTrain(cmd *cobra.Command, config train.Config, dir string, show outpu
 				must(f.Set(text)) // cannot fail: the flag has accepted the text
 			}
 		}
+		c.Stderr = programErrors(cmd.ErrOrStderr(), show)
 	})
 	if err != nil {
 		return err
 	}
+	defer r.Close()
 	return runTrain(cmd, r, show, page)
 }
 
@@ -191,6 +197,10 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output, page serving) (err 
 	defer func() { shown.close(cmd.Context(), page, err == nil, stderr, show) }()
 
 	bar := newProgress(stderr, show, r)
+	if e, ok := c.Stderr.(*programLines); ok {
+		e.bar.Store(bar.bar)
+	}
+	odd := int64(0)
 	summary, err := r.Train(cmd.Context(), train.Observer{
 		Reports:   func(n int64) { bar.reports(n); shown.reports(n) },
 		Evaluated: func(m train.Metrics) { bar.evaluated(m); shown.evaluated(r, m) },
@@ -199,6 +209,10 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output, page serving) (err 
 			shown.round(r, result)
 			if result.Void {
 				bar.line("round %d is void: fewer than n-min = %d reports; nothing was released or charged", result.Round, c.NMin)
+			}
+			if n := r.Odd(); n > odd {
+				bar.line("round %d: %s of the program's gradients NaN or infinite, counted as 0", result.Round, counted(n-odd, "value"))
+				odd = n
 			}
 			if result.Rejected > 0 {
 				bar.line("round %d: %s failed the coordinator's check", result.Round, counted(result.Rejected, "report"))
@@ -276,6 +290,9 @@ func printSummary(w io.Writer, r *train.Run, s *train.Summary) error {
 		p.row(r.Data.EvalName+" loss", "%s", lossOf(s.Evaluation.Loss, s.LabelUnit, r.Config.Label))
 	} else {
 		p.row(r.Data.EvalName+" accuracy", "%.2f %%", 100*s.Evaluation.Accuracy)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Numbers)) {
+		p.row(name, "%.4g", float64(s.Numbers[name]))
 	}
 	p.row("baseline", "%s", unitBaseline(s.Baseline, s.LabelUnit))
 	if !r.Config.Trust.Is(dp.Protecting) {

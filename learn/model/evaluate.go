@@ -18,6 +18,8 @@ type Evaluation struct {
 	Accuracy float64
 	// Loss is the mean loss of an example; in nats for cross-entropy and logistic loss.
 	Loss float64
+	// Numbers are all that a program measured, by name; nil for the other models.
+	Numbers map[string]float64
 	// Confusion[y][c] is the number of examples of class y that were classified as c; nil if
 	// examples have real targets.
 	Confusion [][]int

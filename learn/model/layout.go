@@ -41,8 +41,12 @@ const initDomain = 0x6d6f64656c // "model"
 
 // Init returns parameters to start from, a function of the seed alone: zeros for a convex
 // model and for biases. It draws other weights uniformly within ±√(6/(fanIn + fanOut))
-// (Glorot and Bengio, AISTATS 2010, eq. 16), each tensor from its own stream.
+// (Glorot and Bengio, AISTATS 2010, eq. 16), each tensor from its own stream. A model that a
+// program computes starts where the program says.
 func (m *Model) Init(seed uint64) []float32 {
+	if len(m.initial) > 0 {
+		return slices.Clone(m.initial)
+	}
 	theta := make([]float32, 0, m.Params)
 	for i, p := range m.layout {
 		n := p.size()

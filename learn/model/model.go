@@ -11,7 +11,7 @@ import (
 )
 
 // Model is a differentiable model whose parameters are a flat vector theta:
-// NewCNN, NewMLP, NewSoftmax and NewLinear make one.
+// NewCNN, NewMLP, NewSoftmax, NewLinear and NewExternal make one.
 //
 // A Model must not be changed, and is safe for concurrent use. Its methods
 // panic if a slice has the wrong length or a class is out of range: that is a
@@ -32,8 +32,9 @@ type Model struct {
 	// Convex says whether the loss on an example is convex in theta.
 	Convex bool
 
-	layout layout
-	kind   kind
+	layout  layout
+	kind    kind
+	initial []float32 // of a model that a program computes; empty: zeros
 }
 
 // kind has the methods in which kinds of models differ. Model has checked the lengths of

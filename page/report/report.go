@@ -37,6 +37,8 @@ type Run struct {
 	// LossUnits is TestLoss in the units of the predicted number; empty: TestLoss is in these
 	// units.
 	LossUnits string
+	// Also has other figures that were measured, such as "auc 0.93"; empty: none.
+	Also string
 	// Warnings are problems to look at before the model is used.
 	Warnings []string
 	Privacy  Privacy

@@ -175,7 +175,7 @@ func facts(r Run) []pair {
 	if !math.IsNaN(r.TestLoss) {
 		list = append(list, pair{"Test loss", number(r.TestLoss)})
 	}
-	list = append(list, pair{"Test loss, unscaled", r.LossUnits}, pair{"Baseline", r.Baseline})
+	list = append(list, pair{"Test loss, unscaled", r.LossUnits}, pair{"Also measured", r.Also}, pair{"Baseline", r.Baseline})
 	for _, text := range r.Warnings {
 		list = append(list, pair{"Warning", text})
 	}

@@ -35,14 +35,18 @@ type summed interface {
 // few is the largest number of coordinates of a gradient that are computed one by one.
 const few = 2
 
-// Config describes a simulation. Clients, Worker, Coordinator, Client and Mechanism are
-// required.
+// Config describes a simulation. Clients, Worker or Each, Coordinator, Client and Mechanism
+// are required.
 type Config struct {
 	Seed    uint64
 	Clients int64 // n
 	// Worker returns an evaluator for one goroutine, which overwrites grad with client id's
 	// gradient at theta.
 	Worker func() func(id int64, theta, grad []float32)
+	// Each, if not nil, stands in for Worker: it calls do for each of the clients with its
+	// gradient at theta, which do may change, from so many goroutines. No two calls at a time
+	// have the same worker, from 0.
+	Each func(ctx context.Context, round int64, theta []float32, ids []int64, workers int, do func(worker int, id int64, grad []float32) error) error
 	// CoordinateWorker returns an evaluator of coordinate j of client id's gradient; nil if
 	// a coordinate costs as much as a whole gradient.
 	CoordinateWorker func() func(id int64, theta []float32, j int) float32
@@ -89,8 +93,8 @@ const (
 
 // New checks the configuration and returns the simulation, with its workers allocated.
 func New(c Config) (*Simulation, error) {
-	if c.Worker == nil || c.Client == nil || c.Coordinator == nil || c.Mechanism == nil {
-		return nil, errors.New("simulate: worker, client, coordinator and mechanism are required")
+	if (c.Worker == nil) == (c.Each == nil) || c.Client == nil || c.Coordinator == nil || c.Mechanism == nil {
+		return nil, errors.New("simulate: worker or each, client, coordinator and mechanism are required")
 	}
 	if n := c.Coordinator.Announce().Population; n != c.Clients {
 		return nil, fmt.Errorf("simulate: there are %d clients, the coordinator counts on %d", c.Clients, n)
@@ -119,7 +123,7 @@ func New(c Config) (*Simulation, error) {
 		if sparse {
 			w.coordinate = c.CoordinateWorker()
 		}
-		if w.coordinate == nil {
+		if w.coordinate == nil && c.Worker != nil {
 			w.gradient, w.grad = c.Worker(), make([]float32, c.Mechanism.Facts().Dim)
 		}
 		s.workers = append(s.workers, w)
@@ -265,42 +269,61 @@ func (s *Simulation) open(ctx context.Context, batch wire.Batch, progress func(i
 		}
 	}
 	theta := s.config.Coordinator.Parameters
-	chunk := min(most, max(least, int64(batch.Clients()/(2*len(s.workers)))))
 	// All messages of a client are made at its place in the first run: a sum does not depend on
 	// the order of messages, and a gradient is computed once.
-	err := Parts(ctx, s.workers, int64(batch.Clients()), chunk, func(w *worker, _ int, from, to int64) error {
-		for _, id := range batch.Payloads[from:to] {
-			w.src.Reset(streamReport, uint64(batch.Round), uint64(id))
-			if batch.Messages > 1 && s.config.Client.Sums && carry == nil {
-				// Only the sum is looked at, so a client's messages are drawn as one sum. None of
-				// them is refused: the check refuses honest ones with a chance of e^−100.
-				w.gradient(id, theta, w.grad)
-				s.config.Client.AddReports(w.src, w.grad, batch.Messages, w.tally.Sum)
-				w.tally.Accepted += batch.Messages
-				continue
+	clients := batch.Payloads[:batch.Clients()]
+	one := func(w *worker, id int64, grad []float32) error {
+		w.src.Reset(streamReport, uint64(batch.Round), uint64(id))
+		if batch.Messages > 1 && s.config.Client.Sums && carry == nil {
+			// Only the sum is looked at, so a client's messages are drawn as one sum. None of
+			// them is refused: the check refuses honest ones with a chance of e^−100.
+			s.config.Client.AddReports(w.src, grad, batch.Messages, w.tally.Sum)
+			w.tally.Accepted += batch.Messages
+			return nil
+		}
+		for j := range max(1, batch.Messages) {
+			switch {
+			case grad == nil:
+				s.config.Client.ReportAt(w.src, func(j int) float32 { return w.coordinate(id, theta, j) }, w.report)
+			case j == 0:
+				s.config.Client.Report(w.src, grad, w.report)
+			default:
+				s.config.Client.Again(w.src, grad, w.report)
 			}
-			for j := range max(1, batch.Messages) {
-				switch {
-				case w.coordinate != nil:
-					s.config.Client.ReportAt(w.src, func(j int) float32 { return w.coordinate(id, theta, j) }, w.report)
-				case j == 0:
+			if carry == nil {
+				w.tally.Open(w.report)
+			} else if err := carry(w.src, w.report); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	done := func(n int64) {
+		if progress != nil {
+			progress(n)
+		}
+	}
+	var err error
+	if s.config.Each != nil {
+		err = s.config.Each(ctx, batch.Round, theta, clients, len(s.workers), func(w int, id int64, grad []float32) error {
+			done(1)
+			return one(s.workers[w], id, grad)
+		})
+	} else {
+		chunk := min(most, max(least, int64(len(clients)/(2*len(s.workers)))))
+		err = Parts(ctx, s.workers, int64(len(clients)), chunk, func(w *worker, _ int, from, to int64) error {
+			for _, id := range clients[from:to] {
+				if w.coordinate == nil {
 					w.gradient(id, theta, w.grad)
-					s.config.Client.Report(w.src, w.grad, w.report)
-				default:
-					s.config.Client.Again(w.src, w.grad, w.report)
 				}
-				if carry == nil {
-					w.tally.Open(w.report)
-				} else if err := carry(w.src, w.report); err != nil {
+				if err := one(w, id, w.grad); err != nil {
 					return err
 				}
 			}
-		}
-		if progress != nil {
-			progress(to - from)
-		}
-		return nil
-	})
+			done(to - from)
+			return nil
+		})
+	}
 	if err != nil {
 		return nil, err
 	}

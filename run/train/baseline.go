@@ -39,6 +39,9 @@ func newBaseline(m *model.Model, t *dataset.Table, classes []string, set string)
 // NotBeaten returns a warning if a model's accuracy (for numbers its loss) is no better than
 // the baseline; otherwise "".
 func (b Baseline) NotBeaten(accuracy, loss float64) string {
+	if b.unknown() {
+		return ""
+	}
 	if better := loss < b.Loss; b.Class < 0 && better || b.Class >= 0 && accuracy > b.Accuracy { // NaN is never better
 		return ""
 	}

@@ -5,6 +5,7 @@ package train
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"strconv"
@@ -38,6 +39,7 @@ type DataConfig struct {
 	PerClient    int64 // m examples of one client
 	Validation   int64
 	Public       int64
+	Gradients    string // the program that computes gradients, see package external; "": riffle does
 }
 
 // PrivacyConfig describes the protection of reports: everything that an accountant needs.
@@ -88,6 +90,9 @@ type RunConfig struct {
 	EvalEvery       int64 // rounds between evaluations
 	CheckpointEvery int64 // rounds between checkpoints
 	Workers         int64 // 0: one per CPU
+	AnswerSeconds   int64 // for an answer of a program; 0: the default of package external
+	// Stderr is where a program's standard error is shown; nil: nowhere. It is no setting.
+	Stderr io.Writer
 }
 
 // Values of Scale, the interval to which Range maps a feature. Stored configurations of versions
@@ -129,12 +134,13 @@ func (c *Config) Fields() setting.Table {
 		{Name: "label", Part: data, Into: &c.Label, Help: "column of a CSV file to predict"},
 		{Name: "range", Part: data, Into: &c.Range, Check: checkRange, Help: "public ranges that CSV columns are scaled from, as age=0..120,*=0..10; a number to predict is scaled by its own name only, to 0..1"},
 		{Name: "scale", Part: data, Into: &c.Scale, Values: []string{"centred\t-1..1, the default", "unit\t0..1"}, Help: "what --range maps a feature to: %s"},
+		{Name: "gradients", Part: data, Into: &c.Gradients, Check: others, Help: "a program that has the data, computes gradients and evaluates: a command line, as 'python3 grad.py', or unix:PATH (see riffle gradients)"},
 		{Name: "test-fraction", Part: data, Into: &c.TestFraction, Range: "(0, 1)", Help: "share of a CSV file's rows for the test set (default 0.2)"},
 		{Name: "population", Part: privacy, Into: &c.Population, Range: "[1, 1e12]", Help: "clients n, bootstrapped from the data if more than they give (default: as many as they give)"},
 		{Name: "examples-per-client", Part: data, Into: &c.PerClient, Range: "[1, 1e9]", Help: "examples m of one client, whose gradient is their mean; privacy is the client's (default 1)"},
 		{Name: "validation", Part: data, Into: &c.Validation, Default: "0", Range: "[0, 1e12]", Help: "training examples to hold out and evaluate on, in place of the test set"},
 		{Name: "public", Part: data, Into: &c.Public, Range: "[2, 1e12]", Help: "training examples declared public, from which pca-mlp takes its axes; they are no clients (default 5000, at most a tenth)"},
-		{Name: "model", Part: learning, Into: &c.Model, Values: []string{"ink-linear\thandwriting", "shape-linear\tthings as they lie", "hog-linear", "softmax", "cnn", "pca-mlp", "linear"}, Help: "%s (default: ink-linear for MNIST, shape-linear for other grey images, softmax for coloured ones, linear for CSV)"},
+		{Name: "model", Part: learning, Into: &c.Model, Values: []string{"ink-linear\thandwriting", "shape-linear\tthings as they lie", "hog-linear", "softmax", "cnn", "pca-mlp", "linear", "external\twith --gradients"}, Help: "%s (default: ink-linear for MNIST, shape-linear for other grey images, softmax for coloured ones, linear for CSV)"},
 		{Name: "hidden", Part: learning, Into: &c.Hidden, Range: "[1, 65536]", Help: "hidden units of pca-mlp (default 32)"},
 		{Name: "loss", Part: learning, Into: &c.Loss, Check: checkLoss, Values: []string{crossEntropy, "logistic", "hinge", "absolute", "pinball:T"}, Help: "of model linear: %s (default: logistic for two classes, else cross-entropy)"},
 		{Name: "lambda", Part: learning, Into: &c.Lambda, Range: "(0, 1e6]", Help: "ridge of model linear: lambda/2 times the squared norm of the parameters"},
@@ -170,11 +176,15 @@ func (c *Config) Fields() setting.Table {
 		{Name: "seed", Part: running, Into: &c.Seed, Default: "1", Range: "[0, 9007199254740992]", Help: "seed of the simulation"},
 		{Name: "eval-every", Part: running, Into: &c.EvalEvery, Range: "[1, 1e9]", Help: "rounds between evaluations (default: about 40 evaluations)"},
 		{Name: "checkpoint-every", Part: running, Into: &c.CheckpointEvery, Default: "10", Range: "[1, 1e9]", Local: true, Help: "rounds between checkpoints"},
+		{Name: "answer-seconds", Part: running, Into: &c.AnswerSeconds, Range: "[1, 86400]", Local: true, Help: "time for an answer of the program of --gradients (default 120)"},
 		{Name: "workers", Part: running, Into: &c.Workers, Range: "[1, 4096]", Local: true, Help: "worker goroutines (default: one per CPU); results do not depend on it"},
 	}
 }
 
 const theorem3 = "theorem3"
+
+// others accepts any text, which is checked where it is used.
+func others(string) error { return nil }
 
 func checkEdges(text string) error {
 	_, err := parseEdges(text)

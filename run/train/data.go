@@ -21,6 +21,7 @@ const (
 	cnn         = "cnn"
 	pcaMLP      = "pca-mlp"
 	linear      = "linear"
+	external    = "external" // a program computes it
 )
 
 // histograms says whether the model's features are gradient histograms of a grey image.
@@ -46,6 +47,7 @@ type Data struct {
 	// Warnings say which parts of a table will be learned badly.
 	Warnings []string
 
+	program *program // that computes gradients; nil: there is none
 	columns []string // of a CSV file
 	rows    int      // number of its rows, test and training
 	norm    float64  // public bound on the norm of a row's features; 0: none

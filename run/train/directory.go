@@ -70,6 +70,8 @@ type Metrics struct {
 	// versions.
 	BaselineLoss     *float64 `json:"baseline_loss,omitempty"`
 	BaselineAccuracy *float64 `json:"baseline_accuracy,omitempty"` // absent for a regression
+	// Numbers are the other figures that a program measured.
+	Numbers map[string]dp.Number `json:"metrics,omitempty"`
 }
 
 // readMetrics returns the lines up to the given round. Lines after them were written after

@@ -39,6 +39,9 @@ func (c *Config) begin() {
 
 // fill chooses the settings that follow from the flags, and from which images Data has.
 func (c *Config) fill() {
+	if c.Gradients != "" {
+		c.fillExternal()
+	}
 	if c.Model == "" {
 		if c.Model = linear; !c.isCSV() {
 			c.Model = imageModel(c.Data)
@@ -68,7 +71,7 @@ func (c *Config) fill() {
 			c.Randomizer = "stepunit"
 		}
 	}
-	if !c.Momentum.Given {
+	if !c.Momentum.Given && c.Gradients == "" { // a program says later what it computes
 		c.Momentum = setting.Optional{Value: usualMomentum, Given: true}
 		if c.histograms() && c.LR == "" {
 			c.Momentum.Value = c.tuned().momentum
@@ -87,6 +90,9 @@ func (c *Config) fill() {
 func (c Config) Check() error {
 	if err := c.Fields().Check(); err != nil {
 		return inputError("%v", err)
+	}
+	if err := c.checkExternal(); err != nil {
+		return err
 	}
 	switch p := c.Participation; {
 	case p == dp.Sampled && c.K == 0:

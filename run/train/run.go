@@ -76,14 +76,24 @@ func prepare(ctx context.Context, c Config) (*Run, error) {
 		return nil, err
 	}
 	r := &Run{Setup: t}
-	return r, r.build()
+	if err := r.build(); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
 }
+
+// Close ends the program that computes gradients, if there is one.
+func (r *Run) Close() { r.Data.program.close() }
 
 // resolve chooses all open settings, and loads the data and the model.
 func (c Config) resolve(ctx context.Context) (Config, *Data, *model.Model, error) {
 	c.fill()
 	if err := c.Check(); err != nil {
 		return c, nil, nil, err
+	}
+	if c.Gradients != "" {
+		return c.resolveExternal(ctx)
 	}
 	data, err := c.load()
 	if err != nil {
@@ -170,8 +180,12 @@ func (c Config) coordinator(p parts) (coordinator.Config, error) {
 func (r *Run) build() error {
 	var err error
 	c, p := r.Config, r.parts
-	if r.clients, err = c.newClients(r.Data.Train, p.stages); err != nil {
-		return inputError("%v", err)
+	workers := simulate.Config{Each: r.Data.program.each(), Clients: c.Population}
+	if r.Data.program == nil {
+		if r.clients, err = c.newClients(r.Data.Train, p.stages); err != nil {
+			return inputError("%v", err)
+		}
+		workers = simulate.Config{Worker: r.clients.worker, CoordinateWorker: r.clients.coordinateWorker, Clients: r.clients.population.Clients}
 	}
 	task, err := c.coordinator(p)
 	if err != nil {
@@ -207,7 +221,7 @@ func (r *Run) build() error {
 		return inputError("%v", err)
 	}
 	r.simulation, err = simulate.New(simulate.Config{
-		Seed: uint64(c.Seed), Clients: r.clients.population.Clients, Worker: r.clients.worker, CoordinateWorker: r.clients.coordinateWorker, Client: reporter, Blocks: p.blocks, Carry: carriers,
+		Seed: uint64(c.Seed), Clients: workers.Clients, Worker: workers.Worker, Each: workers.Each, CoordinateWorker: workers.CoordinateWorker, Client: reporter, Blocks: p.blocks, Carry: carriers,
 		Coordinator: r.coordinator, Mechanism: r.Mechanism, Dropout: c.Dropout, Workers: int(c.Workers),
 	})
 	return err
@@ -262,29 +276,38 @@ func Resume(ctx context.Context, dir string, adjust func(*Config)) (*Run, error)
 	if err != nil {
 		return nil, err
 	}
+	if err := r.restore(dir); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// restore brings a run to its directory's last checkpoint.
+func (r *Run) restore(dir string) error {
 	r.Dir = dir
 	saved, found, err := loadCheckpoint(filepath.Join(dir, CheckpointFile), r.Config)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if found {
 		recount(saved.state.Charged, r.parts.promise)
 		if err := r.coordinator.Restore(saved.state); err != nil {
-			return nil, inputError("checkpoint: %v", err)
+			return inputError("checkpoint: %v", err)
 		}
 		r.before, r.Reports, r.Resumed = saved, saved.reports, saved.state.Round
 		r.look()
 	}
 	metrics, err := readMetrics(filepath.Join(dir, MetricsFile), r.Resumed)
 	if err != nil {
-		return nil, inputError("resume %s: %v", dir, err)
+		return inputError("resume %s: %v", dir, err)
 	}
 	r.Metrics = metrics
 	text, err := marshalMetrics(metrics)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return r, durable.WriteFile(filepath.Join(dir, MetricsFile), text)
+	return durable.WriteFile(filepath.Join(dir, MetricsFile), text)
 }
 
 // recount makes rounds that an earlier version charged as those of any ε₀-LDP report what this
@@ -385,9 +408,8 @@ func (r *Run) evaluate(watch Observer) error {
 	m := Metrics{
 		Round: r.Round, Epsilon: dp.Number(spent.Eps), Loss: e.Loss, Accuracy: dp.Number(e.Accuracy), Seconds: r.seconds(),
 	}
-	if m.BaselineLoss = &r.Baseline.Loss; r.Baseline.Class >= 0 {
-		m.BaselineAccuracy = &r.Baseline.Accuracy
-	}
+	m.BaselineLoss, m.BaselineAccuracy = r.Baseline.figures()
+	m.Numbers = numbers(e)
 	line, err := marshalMetrics([]Metrics{m})
 	if err != nil {
 		return err

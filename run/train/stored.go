@@ -2,6 +2,7 @@ package train
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -68,7 +69,9 @@ func (s *Stored) read(f safetensors.File) (err error) {
 			return fmt.Errorf("riffle.%s = %v", f.Name, err)
 		}
 	}
-	s.Name = c.Model
+	if s.Name = c.Model; s.Name == external {
+		return errors.New("a program computed this model, and only that can evaluate it")
+	}
 	integer := func(key string) (n int) {
 		if err == nil {
 			n, err = strconv.Atoi(meta[key])

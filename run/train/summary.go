@@ -26,6 +26,8 @@ type Summary struct {
 	// The baseline is the best constant's result on the same examples.
 	BaselineAccuracy *float64 `json:"baseline_accuracy,omitempty"`
 	BaselineLoss     *float64 `json:"baseline_loss,omitempty"`
+	// Numbers are the other figures that a program measured.
+	Numbers map[string]dp.Number `json:"metrics,omitempty"`
 	// LabelUnit is the factor that turns a loss into the units of the column to predict; absent
 	// if that was not scaled.
 	LabelUnit float64 `json:"label_unit,omitempty"`
@@ -89,10 +91,8 @@ func (r *Run) Summary() (*Summary, error) {
 		s.ValidationAccuracy, s.ValidationLoss = accuracy, &e.Loss
 	}
 	s.Baseline, s.Warnings = r.Baseline, r.Data.Warnings
-	s.BaselineLoss = &s.Baseline.Loss
-	if s.Baseline.Class >= 0 {
-		s.BaselineAccuracy = &s.Baseline.Accuracy
-	}
+	s.BaselineLoss, s.BaselineAccuracy = s.Baseline.figures()
+	s.Numbers = numbers(e)
 	if unit := r.Config.labelUnit(); unit != 1 {
 		s.LabelUnit = unit
 	}

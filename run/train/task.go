@@ -101,6 +101,8 @@ func (c Config) networked() error {
 	switch {
 	case !c.Trust.Is(dp.Protecting):
 		return inputError("trust none has no privacy: over a network every report must promise some")
+	case c.Gradients != "":
+		return inputError("gradients = %s: a program's gradients are simulated only; no task carries them yet", c.Gradients)
 	case c.Optimizer == "agd-smooth" || c.Optimizer == "agd-phases":
 		return inputError("optimizer %s changes the loss by stages that no task carries to its clients", c.Optimizer)
 	case c.Model == pcaMLP:
@@ -137,12 +139,17 @@ func newTask(ctx context.Context, c Config) (*Setup, error) {
 	}
 	p, err := c.parts(data, m)
 	if err != nil {
+		data.program.close()
 		return nil, err
 	}
 	t := c.task()
 	t.Data, t.Model, t.Mechanism, t.Plan, t.parts = data, p.model, p.mechanism, p.plan, p
 	t.Regression = data.Classes == nil
-	t.Baseline = newBaseline(m, data.Eval, data.ClassNames, data.EvalName)
+	if data.program != nil {
+		t.Baseline = data.program.baseline()
+	} else {
+		t.Baseline = newBaseline(m, data.Eval, data.ClassNames, data.EvalName)
+	}
 	t.ExcessBound = c.excessBound(t)
 	return t, t.checkGuarded()
 }
@@ -254,6 +261,9 @@ func (t *Setup) Coordinator() (coordinator.Config, error) {
 
 // Evaluate runs parameters on the evaluation set.
 func (t *Setup) Evaluate(theta []float32) (*model.Evaluation, error) {
+	if t.Data.program != nil {
+		return t.Data.program.evaluate(theta)
+	}
 	return t.Model.Evaluate(theta, t.Data.Eval.X, answers(t.Data.Eval), int(t.Config.Workers))
 }
 

@@ -31,6 +31,8 @@ var (
 	tunedCNN = tuned{clip: 5, rate: 0.05, momentum: usualMomentum, noise: 0.0769 * 0.0769 / 1000}
 	// pca-mlp: the best of few rates; PrivUnit, ε₀ = 3, 45,000 reports.
 	tunedMLP = tuned{clip: 0.2, rate: 3, momentum: usualMomentum, noise: 0.743 / 45000}
+	// Any model of a program: the rate of the papers' network for another clip.
+	tunedExternal = tuned{clip: 1, rate: 0.25, momentum: .9, noise: 0.0769 * 0.0769 / 1000}
 	// Networks without privacy, by small batches: clipping hardly matters.
 	tunedPlain = tuned{clip: 10, rate: 0.05, momentum: usualMomentum}
 )
@@ -46,6 +48,8 @@ func (c Config) tuned() tuned {
 		return tunedInf
 	case p == 1:
 		return tunedAbsolute
+	case c.Model == external:
+		return tunedExternal
 	case c.Model == cnn:
 		return tunedCNN
 	case c.network():

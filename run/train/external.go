@@ -1,0 +1,208 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/learn/dataset"
+	learned "github.com/riffle-dp/riffle/learn/external"
+	"github.com/riffle-dp/riffle/learn/model"
+	"github.com/riffle-dp/riffle/run/setting"
+)
+
+// program is a program that has all clients' data, computes their gradients and evaluates the
+// model. A nil program is none.
+type program struct {
+	session *learned.Session
+	start   map[string]float64 // the evaluation of the initial parameters
+}
+
+// fillExternal chooses settings of a run whose gradients a program computes.
+func (c *Config) fillExternal() {
+	if c.Model == "" {
+		c.Model = external
+	}
+	if c.Data == Default().Data {
+		c.Data = "" // the program has the data
+	}
+}
+
+// checkExternal refuses settings that do not go with a program, or only with one.
+func (c Config) checkExternal() error {
+	if c.Gradients == "" {
+		if c.Model == external || c.AnswerSeconds != 0 {
+			return inputError("model external and answer-seconds go with gradients, the program that computes them")
+		}
+		return nil
+	}
+	switch {
+	case c.Model != external:
+		return inputError("gradients of a program go with model external, not %s, which riffle computes", c.Model)
+	case c.Data != "" || c.Label != "" || c.Range != "" || c.Scale != "" || c.TestFraction != 0:
+		return inputError("gradients of a program: it has the data, so data, label, range, scale and test-fraction say nothing")
+	case c.PerClient > 1 || c.Validation != 0 || c.Public != 0:
+		return inputError("gradients of a program: it decides what a client holds and what is evaluated, so examples-per-client, validation and public say nothing")
+	case c.planned():
+		return inputError("optimizer %s needs a convex loss that riffle knows; gradients of a program go with %s", c.Optimizer, cldpSGD)
+	case c.LR == theorem3:
+		return inputError("lr %s needs a convex loss; gradients of a program take a list of rates", c.LR)
+	}
+	return nil
+}
+
+// resolveExternal is resolve for a run whose gradients a program computes: it starts the
+// program.
+func (c Config) resolveExternal(ctx context.Context) (_ Config, d *Data, m *model.Model, err error) {
+	p := &program{}
+	p.session, err = learned.Open(ctx, learned.Config{
+		Program: c.Gradients, Purpose: learned.Simulate, Clients: c.Population, Seed: uint64(c.Seed),
+		Timeout: time.Duration(c.AnswerSeconds) * time.Second, Stderr: c.Stderr,
+	})
+	if err != nil {
+		return c, nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			p.close()
+		}
+	}()
+	about := p.session.About
+	described := model.ExternalConfig{Name: about.Name, Initial: about.Initial}
+	if described.Name == "" {
+		described.Name = external
+	}
+	for _, t := range about.Parameters {
+		described.Names, described.Shapes = append(described.Names, t.Name), append(described.Shapes, t.Shape)
+	}
+	if m, err = model.NewExternal(described); err != nil {
+		return c, nil, nil, inputError("%v", err)
+	}
+	c.Population = about.Clients
+	if about.Clients > 1<<40 {
+		return c, nil, nil, inputError("gradients: the program has %d clients", about.Clients)
+	}
+	if err = c.resolvePopulation(int(about.Clients)); err != nil {
+		return c, nil, nil, err
+	}
+	if err = c.resolvePrivacy(ctx, m.Params); err != nil {
+		return c, nil, nil, err
+	}
+	if !c.Momentum.Given {
+		c.Momentum = setting.Optional{Value: usualMomentum, Given: true}
+		if about.Delta {
+			c.Momentum.Value = 0
+		}
+	}
+	if about.Delta && c.LR == "" { // federated averaging, where a step acts for 1/(1 − momentum) rounds
+		c.LR = strconv.FormatFloat(1-c.Momentum.Value, 'g', 3, 64)
+	}
+	c.resolveLearning(m)
+	// Before any budget is spent the program shows that it can evaluate.
+	if p.start, err = p.session.Evaluate(ctx, m.Init(uint64(c.Seed))); err != nil {
+		return c, nil, nil, err
+	}
+	d = &Data{Train: &dataset.Table{}, Eval: &dataset.Table{}, EvalName: "test", program: p}
+	if _, ok := p.start["accuracy"]; ok {
+		d.Classes = []string{}
+	}
+	return c, d, m, nil
+}
+
+func (p *program) close() {
+	if p != nil {
+		p.session.Close()
+	}
+}
+
+// each returns the simulation's way to gradients; nil if there is no program.
+func (p *program) each() func(context.Context, int64, []float32, []int64, int, func(int, int64, []float32) error) error {
+	if p == nil {
+		return nil
+	}
+	return p.session.Each
+}
+
+// evaluate returns the program's figures. A loss that is not finite is an error: the model is
+// lost, and further rounds would only cost.
+func (p *program) evaluate(theta []float32) (*model.Evaluation, error) {
+	numbers, err := p.session.Evaluate(context.Background(), theta)
+	if err != nil {
+		return nil, err
+	}
+	e := &model.Evaluation{Examples: int(numbers["examples"]), Accuracy: math.NaN(), Loss: numbers["loss"], Numbers: numbers}
+	if math.IsNaN(e.Loss) || math.IsInf(e.Loss, 0) {
+		return nil, inputError("the program's loss is %v: the model has diverged, try a smaller lr", e.Loss)
+	}
+	if a, ok := numbers["accuracy"]; ok {
+		e.Accuracy = a
+	}
+	return e, nil
+}
+
+// baseline returns the program's figures of the best constant answer.
+func (p *program) baseline() Baseline {
+	b := Baseline{Baseline: model.Baseline{Accuracy: math.NaN(), Class: -1, Loss: math.NaN()}, Short: "not measured", Text: "the program gives none"}
+	if x, ok := p.start["baseline_loss"]; ok && !math.IsInf(x, 0) && !math.IsNaN(x) {
+		b.Loss = x
+		b.Short = fmt.Sprintf("%.4g", x)
+		b.Text = fmt.Sprintf("%.4f, the best constant, as the program says", x)
+	}
+	if x, ok := p.start["baseline_accuracy"]; ok {
+		b.Accuracy, b.Class = x, 0
+		b.Short = fmt.Sprintf("%.2f %%", 100*x)
+		b.Text = b.Short + ", the best constant, as the program says"
+	}
+	return b
+}
+
+// unknown says that nothing is known of constants.
+func (b Baseline) unknown() bool { return b.Class < 0 && math.IsNaN(b.Loss) }
+
+// figures returns the figures that there are.
+func (b *Baseline) figures() (loss, accuracy *float64) {
+	if !math.IsNaN(b.Loss) {
+		loss = &b.Loss
+	}
+	if b.Class >= 0 {
+		accuracy = &b.Accuracy
+	}
+	return loss, accuracy
+}
+
+// numbers returns the figures of an evaluation that have no place of their own; nil if there
+// are none.
+func numbers(e *model.Evaluation) map[string]dp.Number {
+	var out map[string]dp.Number
+	for name, x := range e.Numbers {
+		if slices.Contains([]string{"loss", "accuracy", "examples", "baseline_loss", "baseline_accuracy"}, name) {
+			continue
+		}
+		if out == nil {
+			out = map[string]dp.Number{}
+		}
+		out[name] = dp.Number(x)
+	}
+	return out
+}
+
+// Named lists figures by name, as "auc 0.93, recall 0.5".
+func Named(numbers map[string]dp.Number) (out []string) {
+	for _, name := range slices.Sorted(maps.Keys(numbers)) {
+		out = append(out, fmt.Sprintf("%s %.4g", name, float64(numbers[name])))
+	}
+	return out
+}
+
+// Odd returns how many values of a program's gradients were NaN or infinite, and counted as 0.
+func (r *Run) Odd() int64 {
+	if r.Data.program == nil {
+		return 0
+	}
+	return r.Data.program.session.Odd()
+}
