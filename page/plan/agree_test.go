@@ -6,24 +6,40 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
-// question is a query and which of its bounds are wanted.
+// question is a query, perhaps with a randomizer that its reports come from, and which of its
+// bounds are wanted.
 type question struct {
-	Query account.DocumentQuery `json:"query"`
-	Which string                `json:"which"`
+	Query  account.DocumentQuery `json:"query"`
+	Report *reportOf             `json:"report,omitempty"`
+	Which  string                `json:"which"`
+}
+
+type reportOf struct {
+	Name     string    `json:"name"`
+	Dim      int       `json:"dim"`
+	Eps0     float64   `json:"eps0"`
+	Steps    int       `json:"steps,omitempty"`
+	Edges    []float64 `json:"edges,omitempty"`
+	Encoding string    `json:"encoding,omitempty"`
 }
 
 // answered is a document or why there is none.
 type answered struct {
 	account.Document
-	Error string `json:"error"`
+	Report *reportOf `json:"report"`
+	Error  string    `json:"error"`
 }
 
 // drawQuestion draws one, some of which make no sense.
@@ -103,7 +119,32 @@ func drawQuestion(r *rand.Rand, methods []string) question {
 	if r.IntN(2) == 0 {
 		which = methods[r.IntN(len(methods))]
 	}
-	return question{q, which}
+	return question{Query: q, Which: which}
+}
+
+// native answers as riffle eps does.
+func native(q question) (out answered) {
+	d := q.Query
+	if q.Report != nil {
+		c := randomizer.Config{Dim: q.Report.Dim, Radius: 1, Eps0: q.Report.Eps0, Steps: q.Report.Steps, Edges: q.Report.Edges, Encoding: q.Report.Encoding}
+		m, err := randomizer.New(q.Report.Name, c)
+		if err != nil {
+			return answered{Error: err.Error()}
+		}
+		used := *q.Report
+		if used.Edges, err = randomizer.Edges(used.Name, c); err != nil {
+			return answered{Error: err.Error()}
+		}
+		e := m.Event()
+		d.Randomizer, d.Eps0, d.TV, d.Height, d.Shares, d.Eta = e.Class, e.Eps0, e.TV, e.Steps.Height, e.Steps.Each(), e.Steps.Eta
+		out.Report = &used
+	}
+	reply, err := new(account.Accountant).Ask(context.Background(), d, q.Which, nil)
+	if err != nil {
+		return answered{Error: err.Error()}
+	}
+	out.Document = reply.Document()
+	return out
 }
 
 // methodsOf lists the bounds of a cheap question.
@@ -125,13 +166,10 @@ func methodsOf(t *testing.T) []string {
 // else, refusals included, to the letter.
 func TestPageAgreesWithRiffle(t *testing.T) {
 	const settings, batch = 500, 50
-	b := browser(t, 800, 600, false)
-	do(b, navigate(b.base+"/plan/"))
-	value[bool](b, `(window.desks = [1, 2].map(() => new riffleAccountant.Desk()), true)`)
+	b := accountants(t)
 	r := rand.New(rand.NewPCG(7, 4))
 	methods := methodsOf(t)
-	var worst float64
-	bounds, refused, senseless := 0, 0, 0
+	var all agreement
 	began := time.Now()
 	participations := map[dp.Participation]int{}
 	for range settings / batch {
@@ -140,63 +178,147 @@ func TestPageAgreesWithRiffle(t *testing.T) {
 			asked[i] = drawQuestion(r, methods)
 			participations[asked[i].Query.Participation]++
 		}
-		text, err := json.Marshal(asked)
-		if err != nil {
-			t.Fatal(err)
-		}
-		// The page works while this process does.
-		got := make(chan []answered, 1)
-		go func() {
-			defer close(got)
-			out, err := evaluate[[]answered](b, fmt.Sprintf(`(async asked => {
-				const out = [];
-				let next = 0;
-				const work = async desk => {
-					for (let i; (i = next++) < asked.length;) {
-						const {query, which} = asked[i];
-						try { out[i] = (await desk.ask(query, which, {signal: new AbortController().signal, fresh: true})).document; }
-						catch (e) { out[i] = {error: e.message}; }
-					}
-				};
-				await Promise.all(desks.map(work));
-				return out;
-			})(%s)`, text))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			got <- out
-		}()
-		want := make([]answered, batch)
-		for i, q := range asked {
-			reply, err := new(account.Accountant).Ask(context.Background(), q.Query, q.Which, nil)
-			if err != nil {
-				want[i].Error = err.Error()
-				senseless++
-			} else {
-				want[i].Document = reply.Document()
-			}
-		}
-		for i, g := range <-got {
-			worst = max(worst, compare(t, asked[i], g, want[i]))
-			for _, w := range want[i].Bounds {
-				if w.Eps == nil {
-					refused++
-				} else {
-					bounds++
-				}
-			}
-		}
+		all.ask(t, b, asked)
 		if t.Failed() {
 			return
 		}
 	}
-	t.Logf("%d settings (%v), %d bounds within %.2g, %d refusals, %d settings that make no sense, %.0f s",
-		settings, participations, bounds, worst, refused, senseless, time.Since(began).Seconds())
-	if bounds < settings/2 || refused < 20 || senseless < 10 || len(participations) != 4 {
-		t.Errorf("the settings drawn show too little: %d bounds, %d refusals, %d senseless", bounds, refused, senseless)
+	t.Logf("%d settings (%v), %+v, %.0f s", settings, participations, all, time.Since(began).Seconds())
+	if all.bounds < settings/2 || all.refused < 20 || all.senseless < 10 || len(participations) != 4 {
+		t.Errorf("the settings drawn show too little: %+v", all)
 	}
 }
+
+// accountants opens a page with two accountants of its own.
+func accountants(t *testing.T) *tab {
+	t.Helper()
+	b := browser(t, 800, 600, false)
+	do(b, navigate(b.base+"/plan/"))
+	value[bool](b, `(window.desks = [1, 2].map(() => new riffleAccountant.Desk()), true)`)
+	return b
+}
+
+// agreement counts what was compared.
+type agreement struct {
+	bounds, refused, senseless int     // the last: questions that were refused
+	worst                      float64 // relative difference of two numbers
+}
+
+// ask puts questions to the page and to riffle, and compares.
+func (a *agreement) ask(t *testing.T, b *tab, asked []question) {
+	t.Helper()
+	text, err := json.Marshal(asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The page works while this process does.
+	got := make(chan []answered, 1)
+	go func() {
+		defer close(got)
+		out, err := evaluate[[]answered](b, fmt.Sprintf(`(async asked => {
+			const out = [];
+			let next = 0;
+			const work = async desk => {
+				for (let i; (i = next++) < asked.length;) {
+					const {which, ...question} = asked[i];
+					try { out[i] = (await desk.ask(question, which, {signal: new AbortController().signal, fresh: true})).document; }
+					catch (e) { out[i] = {error: e.message}; }
+				}
+			};
+			await Promise.all(desks.map(work));
+			return out;
+		})(%s)`, text))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		got <- out
+	}()
+	want := make([]answered, len(asked))
+	for i, q := range asked {
+		if want[i] = native(q); want[i].Error != "" {
+			a.senseless++
+		}
+	}
+	for i, g := range <-got {
+		a.worst = max(a.worst, compare(t, asked[i], g, want[i]))
+		for _, w := range want[i].Bounds {
+			if w.Eps == nil {
+				a.refused++
+			} else {
+				a.bounds++
+			}
+		}
+	}
+}
+
+// Randomizers by name, with one and several messages, all participations: the page counts their
+// reports as riffle eps does.
+func TestPageAgreesOnNamedRandomizers(t *testing.T) {
+	b := accountants(t)
+	r := rand.New(rand.NewPCG(16, 1))
+	var all agreement
+	methods := map[string]int{}
+	for _, name := range []string{randomizer.PrivUnit, randomizer.StepUnit} {
+		for _, participation := range []dp.Participation{dp.All, dp.Sampled, dp.CheckIn, dp.Once} {
+			var asked []question
+			for _, messages := range []int64{1, 2, 8} {
+				for range 3 {
+					asked = append(asked, drawNamed(r, name, participation, messages))
+				}
+			}
+			all.ask(t, b, asked)
+			for _, q := range asked {
+				if u := native(q).Upper; u != nil {
+					methods[u.Method]++
+				}
+			}
+		}
+	}
+	delta := 1e-5
+	var wrong []question
+	for _, report := range []reportOf{{Name: "privunit", Dim: 0, Eps0: 2}, {Name: "stepunit", Dim: 100, Eps0: 2, Edges: []float64{1, .5}},
+		{Name: "stepunit", Dim: 100, Eps0: 2, Steps: 17}, {Name: "stepunit", Dim: 100, Eps0: 2, Steps: 2, Edges: []float64{1}}, {Name: "privunit", Dim: 100, Eps0: 13, Encoding: "seed"}} {
+		wrong = append(wrong, question{account.DocumentQuery{Participation: dp.All, N: 1000, Rounds: 10, Delta: &delta}, &report, "best"})
+	}
+	all.ask(t, b, wrong)
+	t.Logf("%+v, best bounds %v", all, methods)
+	if all.senseless != len(wrong) || methods["cap-pld"] < 10 || methods["rising-pld"] < 20 {
+		t.Errorf("the settings drawn show too little: %+v, %v", all, methods)
+	}
+}
+
+// drawNamed draws a question on reports of a randomizer.
+func drawNamed(r *rand.Rand, name string, participation dp.Participation, messages int64) question {
+	log := func(low, high float64) float64 { return math.Exp(math.Log(low) + r.Float64()*math.Log(high/low)) }
+	whole := func(low, high float64) int64 { return int64(math.Round(log(low, high))) }
+	delta := log(1e-10, 1e-4)
+	q := account.DocumentQuery{Participation: participation, N: whole(500, 1e5), Rounds: whole(1, 1000), Delta: &delta, Messages: messages}
+	switch participation {
+	case dp.Sampled:
+		q.K = max(100, int64(float64(q.N)*log(1e-2, 1)))
+	case dp.Once:
+		q.K = max(100, int64(float64(q.N)*log(1e-2, 1)))
+		q.Rounds = min(q.Rounds, max(1, q.N/q.K))
+	case dp.CheckIn:
+		q.Gamma = log(1e-2, 1)
+	}
+	report := &reportOf{Name: name, Dim: int(whole(2, 1e5)), Eps0: log(.3, 5)}
+	if r.IntN(2) == 0 {
+		report.Encoding = randomizer.Seed
+	}
+	if name == randomizer.StepUnit {
+		switch r.IntN(3) {
+		case 0:
+			report.Steps = 1 + r.IntN(6)
+		case 1:
+			report.Edges = []float64{.7 * r.Float64(), .7 + .6*r.Float64()} // below sqrt(dim)
+		}
+	}
+	return question{q, report, []string{"best", "all"}[r.IntN(2)]}
+}
+
+var decimals = regexp.MustCompile(`\d+\.\d+(e[-+]\d+)?`)
 
 // compare returns the largest relative difference of two answers.
 func compare(t *testing.T, q question, got, want answered) float64 {
@@ -224,12 +346,21 @@ func compare(t *testing.T, q question, got, want answered) float64 {
 		}
 		worst = max(worst, d)
 	}
+	note := func(s string) string { return s }
+	if q.Report != nil { // notes may name what the page has computed
+		note = func(s string) string {
+			return decimals.ReplaceAllStringFunc(s, func(x string) string {
+				f, _ := strconv.ParseFloat(x, 64)
+				return strconv.FormatFloat(f, 'g', 9, 64)
+			})
+		}
+	}
 	one := func(what string, g, w *account.DocumentBound) {
 		switch {
 		case g == nil && w == nil:
 		case g == nil || w == nil || (g.Eps == nil) != (w.Eps == nil):
 			fail(what, g, w)
-		case g.Method != w.Method || g.Kind != w.Kind || g.Status != w.Status || g.Source != w.Source || g.Note != w.Note:
+		case g.Method != w.Method || g.Kind != w.Kind || g.Status != w.Status || g.Source != w.Source || note(g.Note) != note(w.Note):
 			fail(what, *g, *w)
 		case g.Eps != nil:
 			number(what+" "+g.Method+" eps", float64(*g.Eps), float64(*w.Eps))
@@ -241,6 +372,25 @@ func compare(t *testing.T, q question, got, want answered) float64 {
 	one("lower", got.Lower, want.Lower)
 	for i := range want.Bounds {
 		one("bound", &got.Bounds[i], &want.Bounds[i])
+	}
+	if q.Report != nil { // the page has computed what the reports promise
+		close := func(g *float64, w float64) {
+			if math.Abs(*g-w) <= 1e-9*math.Abs(w) {
+				*g = w
+			}
+		}
+		g, w := &got.Query, want.Query
+		close(&g.Eps0, w.Eps0)
+		close(&g.TV, w.TV)
+		close(&g.Height, w.Height)
+		close(&g.Eta, w.Eta)
+		close(&got.Local, want.Local)
+		for i := range min(len(g.Shares), len(w.Shares)) {
+			close(&g.Shares[i], w.Shares[i])
+		}
+	}
+	if got.Local != want.Local || (got.Report == nil) != (want.Report == nil) || got.Report != nil && !slices.Equal(got.Report.Edges, want.Report.Edges) {
+		fail("local guarantee or report", got, want)
 	}
 	g, _ := json.Marshal(got.Query)
 	w, _ := json.Marshal(want.Query)

@@ -91,7 +91,9 @@ func TestEverySliderAgainstRiffle(t *testing.T) {
 		{"#participation=all&randomizer=gaussian&sigma=2&n=1e4&rounds=50&delta=1e-6", "sigma n"},
 		{"#participation=all&randomizer=vecsum&dim=50&grid=200&bits=700&n=1e4&rounds=2&delta=1e-6", "dim grid bits"},
 		{"#participation=once&randomizer=laplace&eps0=2&n=1e4&k=200&rounds=20&delta=1e-6", "k eps0"},
-		{"#participation=all&randomizer=rr2&eps0=2&n=1e4&rounds=20&delta=1e-6", "rounds"},
+		{"#participation=all&randomizer=rr2&eps0=2&n=1e4&rounds=20&delta=1e-6", "rounds messages"},
+		{"#participation=all&randomizer=stepunit&eps0=2.8&dim=1930&n=60000&rounds=160&messages=8&delta=1e-5", "steps dim messages"},
+		{"#participation=sampled&randomizer=privunit&eps0=2.5&dim=100&n=60000&k=1000&rounds=160&delta=1e-5", "messages"},
 	} {
 		b.visit(c.hash)
 		b.matches(c.hash, riffle)
@@ -118,10 +120,44 @@ func TestEverySliderAgainstRiffle(t *testing.T) {
 			t.Errorf("link %s: %+v, was %+v", last.Hash, again, last)
 		}
 	}
+	for _, c := range []struct{ hash, field, to, part string }{
+		{"#participation=all&randomizer=stepunit&eps0=2.8&dim=1930&n=60000&rounds=160&delta=1e-5", "edges", "1; 1.5 2.25", "--edges 1,1.5,2.25"},
+		{"#participation=all&randomizer=stepunit&eps0=2.8&dim=1930&edges=.9,1.8&n=60000&rounds=160&delta=1e-5", "encoding", "seed", "--edges 0.9,1.8 --encoding seed"},
+	} {
+		b.visit(c.hash)
+		b.matches(c.hash, riffle)
+		before := b.shown()
+		value[bool](b, `(() => {
+			const e = document.getElementById(%q);
+			e.value = %q;
+			e.dispatchEvent(new Event(e.tagName === "SELECT" ? "change" : "input", {bubbles: true}));
+			return !e.closest("[hidden]");
+		})()`, c.field, c.to)
+		b.until(numberShown)
+		after := b.shown()
+		if after.Eps == before.Eps || !strings.Contains(after.Command, c.part) || strings.Contains(after.Command, "--steps") {
+			t.Errorf("%s set to %s: %+v", c.field, c.to, after)
+		}
+		b.matches(c.field, riffle)
+		moved[c.field] = true
+		b.visit(after.Hash)
+		if again := b.shown(); again.Command != after.Command || again.Eps != after.Eps {
+			t.Errorf("link %s: %+v, was %+v", after.Hash, again, after)
+		}
+	}
 	for _, field := range value[[]string](b, `Object.keys(riffleSettings.fields)`) {
 		if !moved[field] {
-			t.Errorf("slider %s was not moved", field)
+			t.Errorf("field %s was not changed", field)
 		}
+	}
+	// What is chosen, and what the messages promise without the shuffle, is said.
+	b.open("#participation=all&randomizer=stepunit&eps0=2.834&dim=1930&n=60000&rounds=160&messages=8&delta=1e-5")
+	if hint := value[string](b, `document.getElementById("edges-hint").textContent`); !strings.HasPrefix(hint, "Chosen for this ε₀: 0.9") {
+		t.Errorf("of edges the page says %q", hint)
+	}
+	local := riffle(b.shown().Command).Local
+	if text := value[string](b, `document.getElementById("local").textContent`); text != "ε ≤ 22.68 a round" || !(local > 22.67 && local <= 22.68) {
+		t.Errorf("without the shuffle %q, riffle has %v", text, local)
 	}
 	// The list has what riffle lists, the curve what it says of other rounds.
 	b.open("#participation=all&randomizer=generic&eps0=2&n=1000&rounds=10&delta=1e-5")
@@ -150,7 +186,7 @@ func TestKeyboardAndErrors(t *testing.T) {
 		b.press(kb.Tab)
 		order = append(order, focused())
 	}
-	want := "skip participation randomizer eps0 eps0-slider n n-slider rounds rounds-slider delta delta-slider share reset"
+	want := "skip participation randomizer eps0 eps0-slider n n-slider rounds rounds-slider messages messages-slider delta delta-slider share reset"
 	if got := strings.Join(order, " "); !strings.HasPrefix(got, want) {
 		t.Errorf("tab goes %s, want %s", got, want)
 	}
@@ -198,13 +234,23 @@ func TestKeyboardAndErrors(t *testing.T) {
 	}
 	focus("n")
 	b.press("500")
-	b.until(`document.getElementById("problem").textContent.includes("k = 1000")`)
+	b.until(`document.getElementById("problem").textContent.includes("n = 500.")`)
 	if s := b.shown(); s.Eps != "" || !strings.Contains(s.Problem, "500") || strings.Contains(s.Problem, "account:") {
 		t.Errorf("k above n: %+v", s)
 	}
 	b.open("#participation=once&n=1e3&k=100&rounds=11")
 	if s := b.shown(); s.Eps != "" || s.Problem != "11 rounds of k = 100 disjoint reports need more than n = 1000 clients." {
 		t.Errorf("too many rounds: %+v", s)
+	}
+	b.open("#participation=all&randomizer=stepunit&eps0=2&dim=100&edges=2,1&n=1e3&rounds=11")
+	if s := b.shown(); s.Eps != "" || s.Problem != "Edges [2 1] must rise from 0 at least to 6 at most." {
+		t.Errorf("edges that fall: %+v", s)
+	}
+	focus("edges")
+	b.press("a")
+	b.until(`document.getElementById("edges").getAttribute("aria-invalid") === "true"`)
+	if said := value[string](b, `document.getElementById("edges-problem").textContent`); said != "Give numbers, such as 0.95, 1.49, 2.02, or nothing." {
+		t.Errorf("edges: %q", said)
 	}
 	b.open("#participation=many&eps0=-1&n=1e4&foo=2&rounds=5")
 	said := value[string](b, `document.getElementById("link-problem").hidden ? "" : document.getElementById("link-problem").textContent`)
@@ -310,7 +356,7 @@ func TestLabelsContrastAndWidth(t *testing.T) {
 	}{{1280, false}, {1280, true}, {390, false}, {320, true}} {
 		b.look(c.width, 844, c.dark)
 		for _, hash := range []string{"#participation=all&eps0=2&n=1000&rounds=10&delta=1e-5", "#participation=once&n=1000&k=100&rounds=100&foo=1",
-			"#participation=sampled&randomizer=vecsum&n=1000&k=100&rounds=10"} {
+			"#participation=sampled&randomizer=vecsum&n=1000&k=100&rounds=10", "#participation=all&randomizer=stepunit&n=1000&rounds=10&messages=2&delta=1e-5"} {
 			b.open(hash)
 			value[bool](b, `(document.querySelectorAll("details").forEach(d => d.open = true), true)`)
 			for _, state := range []string{"working", "stale"} {

@@ -22,7 +22,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/page/third_party/uplot"
 	"github.com/riffle-dp/riffle/page/third_party/wasmexec"
@@ -60,7 +59,7 @@ func files() (map[string][]byte, error) {
 		"uplot.css":          []byte(comment(uplot.Licence) + uplot.Style),
 		"wasm_exec.js":       []byte(comment(wasmexec.Licence) + wasmexec.Script),
 	}
-	classes, err := json.Marshal(account.Classes())
+	classes, err := json.Marshal(choices())
 	if err != nil {
 		return nil, err
 	}

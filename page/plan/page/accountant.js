@@ -79,9 +79,9 @@ const riffleAccountant = (() => {
       old?.then(w => w.terminate(), () => {});
     }
 
-    // ask resolves to {document, ms}. Once signal is aborted it rejects; the
+    // ask takes a question of settings.js and resolves to {document, ms}. Once signal is aborted it rejects; the
     // accountant is then stopped unless it is done with the question soon.
-    async ask(query, which, {signal, fresh = false, step}) {
+    async ask(question, which, {signal, fresh = false, step}) {
       while (this.#busy) {
         const busy = this.#busy;
         await Promise.race([busy.over, new Promise(r => setTimeout(r, patience))]);
@@ -129,7 +129,7 @@ const riffleAccountant = (() => {
           if (document.error !== undefined) reject(new Error(document.error));
           else resolve({document, ms: data.ms});
         };
-        worker.postMessage({id, query, which, fresh});
+        worker.postMessage({id, question, which, fresh});
       });
     }
   }

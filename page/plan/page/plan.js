@@ -1,6 +1,6 @@
 "use strict";
 (() => {
-  const {fields, participations, randomizers, shown, defaults, write, read, positions, position, atPosition, step, toHash, fromHash, query, command} = riffleSettings;
+  const {fields, participations, randomizers, shown, defaults, write, read, positions, position, atPosition, step, toHash, fromHash, question, command} = riffleSettings;
   const $ = id => document.getElementById(id);
   const make = (tag, props = {}, ...inside) => {
     const e = Object.assign(document.createElement(tag), props);
@@ -36,25 +36,36 @@
       for (const [value, [text]] of Object.entries(of)) select.append(make("option", {value}, text));
       select.setAttribute("aria-describedby", hint.id);
       select.addEventListener("change", () => { setting[name] = select.value; changed(); });
-      controls[name] = {select, hint};
-      return make("div", {className: "field choice"}, make("label", {htmlFor: name}, label), select, hint);
+      const field = make("div", {className: "field choice"}, make("label", {htmlFor: name}, label), select, hint);
+      controls[name] = {field, select, hint, of};
+      return field;
     };
     $("fields").append(choice("participation", "Who takes part", participations), choice("randomizer", "How a report is randomized", randomizers));
     for (const [name, f] of Object.entries(fields)) {
+      if (f.choices) {
+        $("fields").append(choice(name, f.label, f.choices));
+        continue;
+      }
       const box = make("input", {type: "text", id: name, autocomplete: "off", spellcheck: false, inputMode: f.whole ? "numeric" : "text"});
-      const slider = make("input", {type: "range", id: name + "-slider", min: 0, max: positions(f), step: 1});
       const hint = make("p", {className: "hint", id: name + "-hint"}, f.hint ?? "");
       const problem = make("p", {className: "problem", id: name + "-problem", hidden: true});
       problem.setAttribute("role", "alert");
       box.setAttribute("aria-describedby", `${hint.id} ${problem.id}`);
-      slider.setAttribute("aria-label", `${f.symbol}, ${f.label}`);
       hint.hidden = !f.hint;
-      const row = make("div", {className: "row"}, make("label", {htmlFor: name}, make("b", {}, f.symbol), " " + f.label), box);
-      const field = make("div", {className: "field"}, row, slider, hint, problem);
-      controls[name] = {field, box, slider, problem};
-      slider.addEventListener("input", () => put(name, atPosition(name, Number(slider.value)), true));
+      const label = make("label", {htmlFor: name}, make("b", {}, f.symbol), " " + f.label);
       box.addEventListener("input", () => typed(name));
       box.addEventListener("change", () => { if (!wrong.has(name)) box.value = write(setting[name]); });
+      if (f.example) {
+        box.placeholder = "chosen";
+        controls[name] = {field: make("div", {className: "field list"}, label, box, hint, problem), box, hint, problem};
+        $("fields").append(controls[name].field);
+        continue;
+      }
+      const slider = make("input", {type: "range", id: name + "-slider", min: 0, max: positions(f), step: 1});
+      slider.setAttribute("aria-label", `${f.symbol}, ${f.label}`);
+      const field = make("div", {className: "field"}, make("div", {className: "row"}, label, box), slider, hint, problem);
+      controls[name] = {field, box, slider, hint, problem};
+      slider.addEventListener("input", () => put(name, atPosition(name, Number(slider.value)), true));
       box.addEventListener("keydown", e => {
         const by = {ArrowUp: 1, ArrowDown: -1}[e.key];
         if (!by || wrong.has(name)) return;
@@ -70,14 +81,18 @@
     setting[name] = x;
     wrong.delete(name);
     controls[name].box.value = write(x);
-    if (!keepSlider) controls[name].slider.value = position(name, x);
+    if (!keepSlider) slide(name);
     changed();
+  }
+  function slide(name) {
+    const {slider} = controls[name];
+    if (slider) slider.value = position(name, setting[name]);
   }
   function typed(name) {
     try {
       setting[name] = read(name, controls[name].box.value);
       wrong.delete(name);
-      controls[name].slider.value = position(name, setting[name]);
+      slide(name);
     } catch (e) {
       wrong.set(name, e.message);
     }
@@ -88,22 +103,24 @@
     setting = s;
     wrong.clear();
     for (const name of Object.keys(fields)) {
-      controls[name].box.value = write(s[name]);
-      controls[name].slider.value = position(name, s[name]);
+      if (controls[name].box) controls[name].box.value = write(s[name]);
+      slide(name);
     }
     changed(true);
   }
 
   function describeControls() {
     const on = shown(setting);
-    for (const name of ["participation", "randomizer"]) {
-      controls[name].select.value = setting[name];
-      controls[name].hint.textContent = {participation: participations, randomizer: randomizers}[name][setting[name]][1];
+    for (const [name, {select, hint, of}] of Object.entries(controls)) {
+      if (!select) continue;
+      select.value = setting[name];
+      hint.textContent = of[setting[name]][1];
     }
     for (const name of Object.keys(fields)) {
       const {field, box, slider, problem} = controls[name], trouble = wrong.get(name);
       field.hidden = !on.includes(name);
-      slider.setAttribute("aria-valuetext", write(setting[name]));
+      if (!box) continue;
+      slider?.setAttribute("aria-valuetext", write(setting[name]));
       box.setAttribute("aria-invalid", String(trouble !== undefined));
       problem.hidden = trouble === undefined;
       if (problem.textContent !== (trouble ?? "")) problem.textContent = trouble ?? "";
@@ -134,7 +151,7 @@
 
   async function evaluate({signal}) {
     history.replaceState(null, "", toHash(setting));
-    const q = query(setting), began = performance.now();
+    const q = question(setting), began = performance.now();
     // A step is shown once it has lasted a little: the quick ones would flicker.
     let named;
     const step = ({method, done, of}) => {
@@ -148,7 +165,7 @@
     const over = () => clearTimeout(named);
     signal.addEventListener("abort", over);
     try {
-      const known = riffleClasses.some(c => c.class === q.randomizer && c.pair);
+      const known = riffleClasses.some(c => c.class === setting.randomizer && c.pair);
       // What is known of a randomizer may take long to use; what holds for all does not.
       if (known) {
         const first = await answers.ask(q, "blanket-pld", {signal, fresh: true});
@@ -186,7 +203,7 @@
   }
 
   const sentence = text => {
-    const bare = text.replace(/^(account|dp|vecsum|amplify): /, "");
+    const bare = text.replace(/^(account|dp|vecsum|amplify|randomizer): /, "");
     const first = /^\S+ = /.test(bare) ? bare[0] : bare[0].toUpperCase(); // k is not K
     return first + bare.slice(1) + (/[.!?]$/.test(bare) ? "" : ".");
   };
@@ -209,7 +226,8 @@
     $("upper").textContent = "no answer";
     delete $("upper").dataset.eps;
     for (const id of ["at-delta", "meaning", "curve-note"]) $(id).textContent = "";
-    for (const id of ["method", "lower", "factor"]) $(id).textContent = "–";
+    for (const id of ["method", "lower", "local", "factor"]) $(id).textContent = "–";
+    describeEdges();
     $("problem").textContent = why;
     $("problem").hidden = false;
     $("bounds").replaceChildren();
@@ -235,6 +253,9 @@
     $("at-delta").textContent = "at δ = " + write(setting.delta);
     $("method").textContent = `${u.method}, ${u.status}`;
     $("lower").textContent = d.lower ? `ε ≥ ${digits(exact(d.lower.eps), false)} (${d.lower.method})` : "–";
+    const local = d.local_epsilon ?? d.query.eps0; // 0: of single reports nothing is promised
+    $("local").textContent = local > 0 ? `ε ≤ ${digits(local, true)} a round` : "none";
+    describeEdges(d.report);
     const factor = Math.exp(eps) * (1 + 1e-15);
     $("factor").textContent = factor < 1e6 ? digits(factor, true) : "above a million";
     $("meaning").textContent = factor < 1e6
@@ -243,6 +264,12 @@
     $("meaning").textContent += participationNote();
   }
   const participationNote = () => setting.participation === "once" ? " Every client is in one batch, so more rounds cost nothing." : "";
+  // describeEdges says which edges were chosen, if they were.
+  function describeEdges(report) {
+    const {hint} = controls.edges;
+    hint.textContent = setting.edges.length ? "" : report?.edges ? `Chosen for this ε₀: ${report.edges.map(write).join(", ")}.` : "Empty: chosen for ε₀.";
+    hint.hidden = setting.edges.length > 0;
+  }
 
   const cell = (text, className = "") => {
     const td = make("td", {className}, text);
@@ -292,7 +319,8 @@
 
   async function drawCurve(q, first, signal) {
     const once = setting.participation === "once";
-    const last = once ? Math.max(1, Math.floor(q.n / q.k)) : Math.min(1e12, Math.max(1000, 10 * q.rounds));
+    const {n, k, rounds: here, messages = 1} = q.query;
+    const last = once ? Math.max(1, Math.floor(n / k)) : Math.min(Math.floor(1e12 / messages), Math.max(1000, 10 * here));
     $("curve-note").textContent = once ? "Batches are disjoint: each client is in one of them, whatever the number of rounds. They end with the clients."
       : "All else as set. Points are computed, lines between them drawn.";
     const points = [];
@@ -301,14 +329,14 @@
     const add = (rounds, d) => {
       const basic = d.bounds.find(b => b.method === "basic" && b.eps !== null);
       points.push({rounds, upper: d.upper && exact(d.upper.eps), basic: basic && exact(basic.eps), method: d.upper?.method ?? "none",
-        here: rounds === q.rounds ? d.upper && exact(d.upper.eps) : null});
+        here: rounds === here ? d.upper && exact(d.upper.eps) : null});
       points.sort((a, b) => a.rounds - b.rounds);
       chart.set(points, 1, last);
     };
-    add(q.rounds, first);
+    add(here, first);
     for (const rounds of once ? [1, last] : spread(last, 16)) {
-      if (rounds === q.rounds) continue;
-      const {document} = await curve.ask({...q, rounds}, "best", {signal, fresh: points.length === 1});
+      if (rounds === here) continue;
+      const {document} = await curve.ask({...q, query: {...q.query, rounds}}, "best", {signal, fresh: points.length === 1});
       if (signal.aborted) return;
       add(rounds, document);
     }

@@ -8,6 +8,9 @@ const riffleSettings = (() => {
     ({symbol, label, low, high, start, perDecade: 20, least: 0, most: Infinity, whole: false, ...more});
   const count = (symbol, label, low, high, start, more) =>
     number(symbol, label, low, high, start, {whole: true, least: 1, most, ...more});
+  // A list of numbers, which may be empty, has a box and no slider; a choice has its values.
+  const list = (symbol, label, example, more) => ({symbol, label, example, start: [], ...more});
+  const choice = (label, choices, start, more) => ({label, choices, start, ...more});
 
   // In the order of the page.
   const fields = {
@@ -16,12 +19,20 @@ const riffleSettings = (() => {
       hint: "What one report alone may give away, before the shuffle."}),
     sigma: number("σ", "noise of a report", .1, 100, 1, {flag: "sigma", hint: "Standard deviation in units of the clip norm; only the sum is seen."}),
     dim: count("d", "coordinates of a vector", 1, 1e6, 100, {flag: "dim", most: 2 ** 24}),
+    steps: count("J", "steps of the density", 1, 16, 3, {most: 16, flag: "steps", perDecade: 100}),
+    edges: list("z", "scores at which it rises", "0.95, 1.49, 2.02", {flag: "edges"}),
+    encoding: choice("What a report holds", {
+      values: ["Rounded values", "18 bits for each coordinate."],
+      seed: ["A seed", "16 bytes for any d; the reader expands them."],
+    }, "values", {flag: "encoding"}),
     grid: count("g", "grid steps in a coordinate’s range", 2, 1e5, 314, {flag: "grid", most: 2 ** 24}),
     bits: count("b", "noise bits per client and coordinate", 1, 1e7, 735, {flag: "noise-bits", most: 2 ** 40, hint: "Fair coins that each client adds to each coordinate."}),
     n: count("n", "clients", 100, 1e9, 1e6, {flag: "n"}),
     k: count("k", "reports a round", 1, 1e7, 1000, {flag: "k"}),
     gamma: number("γ", "chance to take part in a round", 1e-6, 1, .01, {most: 1, flag: "gamma"}),
     rounds: count("T", "rounds", 1, 1e6, 1e5, {most: 1e12, flag: "rounds"}),
+    messages: count("m", "messages of a client in a round", 1, 64, 1, {most: 4096, flag: "messages",
+      hint: "Each has ε₀. Above one, nothing is gained from chance in who takes part."}),
     delta: number("δ", "failure probability", 1e-12, 1e-2, 1e-8, {below: 1, flag: "delta",
       hint: "Keep it far below 1/n."}),
   };
@@ -32,15 +43,19 @@ const riffleSettings = (() => {
     "check-in": ["Each by its own coin", "A client takes part with chance γ and tells nobody when it does not."],
     once: ["Disjoint batches, each client once", "Every round has k fresh clients; nobody reports twice."],
   };
-  // The accountant's classes of reports: classes.js.
+  // Classes of reports that the accountant knows, and randomizers: classes.js.
   const randomizers = Object.fromEntries(riffleClasses.map(c => [c.class, [c.label, c.hint, c.settings]]));
+  const named = Object.fromEntries(riffleClasses.map(c => [c.class, c.named]));
 
-  // shown lists a setting's fields.
+  // shown lists a setting's fields. As many steps as edges are meant where edges are given.
   function shown(s) {
-    const out = [...randomizers[s.randomizer][2], "n"];
+    const own = randomizers[s.randomizer][2].filter(name => name !== "steps" || s.edges.length === 0);
+    const out = [...own, "n"];
     if (s.participation === "sampled" || s.participation === "once") out.push("k");
     if (s.participation === "check-in") out.push("gamma");
-    return [...out, "rounds", "delta"];
+    out.push("rounds");
+    if (own.includes("eps0")) out.push("messages");
+    return [...out, "delta"];
   }
 
   function defaults() {
@@ -49,17 +64,29 @@ const riffleSettings = (() => {
     return s;
   }
 
-  // write gives the shortest text that reads as the same number.
+  // write gives the shortest text that reads as the same value.
   function write(x) {
+    if (typeof x === "string") return x;
+    if (Array.isArray(x)) return x.map(write).join(",");
     const plain = String(x).replace("e+", "e");
     const power = x.toExponential().replace("e+", "e");
     return (x >= 1e4 || x < 1e-3) && power.length < plain.length ? power : plain;
   }
 
-  // read returns a field's number, or throws what is wrong with the text.
+  const decimal = bare => /^[+]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(bare) ? Number(bare) : NaN;
+  // read returns a field's value, or throws what is wrong with the text.
   function read(name, text) {
-    const f = fields[name], bare = text.replace(/[\s_\u2009\u202f]/g, "");
-    const x = /^[+]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(bare) ? Number(bare) : NaN;
+    const f = fields[name];
+    if (f.choices) {
+      if (!Object.hasOwn(f.choices, text)) throw new Error(`Give ${Object.keys(f.choices).join(" or ")}.`);
+      return text;
+    }
+    if (f.example) {
+      const all = text.split(/[\s,;]+/).filter(part => part !== "").map(decimal);
+      if (all.some(Number.isNaN)) throw new Error(`Give numbers, such as ${f.example}, or nothing.`);
+      return all;
+    }
+    const x = decimal(text.replace(/[\s_\u2009\u202f]/g, ""));
     if (Number.isNaN(x)) throw new Error("Give a number, such as " + write(f.start) + ".");
     if (f.whole && !Number.isInteger(x)) throw new Error("Give a whole number.");
     if (f.whole && x < f.least) throw new Error(`Give at least ${f.least}.`);
@@ -97,7 +124,7 @@ const riffleSettings = (() => {
 
   function toHash(s) {
     const out = [`participation=${s.participation}`, `randomizer=${s.randomizer}`];
-    for (const name of shown(s)) out.push(`${name}=${write(s[name])}`);
+    for (const name of shown(s)) if (write(s[name]) !== "") out.push(`${name}=${write(s[name])}`);
     return "#" + out.join("&");
   }
 
@@ -122,14 +149,24 @@ const riffleSettings = (() => {
     return {setting: s, wrong};
   }
 
-  // query is the query of a document of riffle eps --json.
-  function query(s) {
-    const q = {participation: s.participation, randomizer: s.randomizer, n: s.n, rounds: s.rounds, delta: s.delta};
-    const on = shown(s);
-    for (const name of ["eps0", "sigma", "symbols", "dim", "grid", "k", "gamma"]) if (on.includes(name)) q[name] = s[name];
-    if (s.randomizer === "gaussian") q.trust = "distributed";
-    if (s.randomizer === "vecsum") Object.assign(q, {trust: "vector-sum", noise: "binomial", noise_bits: s.bits});
-    return q;
+  // question is what the accountant is asked: the query of a document of riffle eps --json, and
+  // the randomizer that its reports come from, if it has a name.
+  function question(s) {
+    const on = shown(s), own = randomizers[s.randomizer][2];
+    const query = {participation: s.participation, n: s.n, rounds: s.rounds, delta: s.delta};
+    const put = (into, ...names) => { for (const name of names) if (on.includes(name)) into[name] = s[name]; };
+    put(query, "k", "gamma");
+    if (on.includes("messages") && s.messages > 1) query.messages = s.messages;
+    if (named[s.randomizer]) {
+      const report = {name: s.randomizer};
+      put(report, ...own);
+      return {query, report};
+    }
+    query.randomizer = s.randomizer;
+    put(query, "eps0", "sigma", "symbols", "dim", "grid");
+    if (s.randomizer === "gaussian") query.trust = "distributed";
+    if (s.randomizer === "vecsum") Object.assign(query, {trust: "vector-sum", noise: "binomial", noise_bits: s.bits});
+    return {query};
   }
 
   function command(s) {
@@ -137,9 +174,12 @@ const riffleSettings = (() => {
     if (s.randomizer === "gaussian") words.push("--trust distributed");
     if (s.randomizer !== "generic") words.push("--randomizer " + (s.randomizer === "krr" ? "krr:" + s.symbols : s.randomizer));
     words.push("--participation " + s.participation);
-    for (const name of shown(s)) if (fields[name].flag) words.push(`--${fields[name].flag} ${write(s[name])}`);
+    for (const name of shown(s)) {
+      const {flag} = fields[name], text = write(s[name]);
+      if (flag && text !== "" && !(name === "messages" && s.messages === 1)) words.push(`--${flag} ${text}`);
+    }
     return words;
   }
 
-  return {fields, participations, randomizers, shown, defaults, write, read, positions, position, atPosition, step, toHash, fromHash, query, command};
+  return {fields, participations, randomizers, shown, defaults, write, read, positions, position, atPosition, step, toHash, fromHash, question, command};
 })();

@@ -12,12 +12,12 @@ onmessage = async ({data}) => {
     postMessage({ready: true});
     return;
   }
-  const {id, query, which, fresh} = data;
+  const {id, question, which, fresh} = data;
   const start = performance.now();
   const step = (method, done, of) => postMessage({id, step: {method, done, of}});
   let text;
   try {
-    text = riffleAnswer(JSON.stringify(query), which, fresh, step);
+    text = riffleAnswer(JSON.stringify(question), which, fresh, step);
   } catch (e) {
     console.error(e);
   }
