@@ -166,15 +166,17 @@ func assumptions(p Privacy) []string {
 		list = append(list,
 			"The other clients of a round make their reports as the protocol says. Clients that work with an observer hide nobody and do not count.",
 			"All clients of a round are given the same model and settings.")
-		switch p.Participation {
-		case dp.All:
+		switch chance := p.Messages <= 1; { // several messages get no credit for chance
+		case p.Participation == dp.All:
 			list = append(list, "Every client reports exactly once in every round.")
-		case dp.Sampled:
-			list = append(list, "The clients of a round are drawn uniformly, and who was drawn stays secret.")
-		case dp.CheckIn:
-			list = append(list, "Each client flips its own coin in every round, and how it fell stays secret.")
-		case dp.Once:
+		case p.Participation == dp.Once:
 			list = append(list, once(p))
+		case !chance:
+			list = append(list, "Who takes part in a round does not depend on anybody's data; it may be known.")
+		case p.Participation == dp.Sampled:
+			list = append(list, "The clients of a round are drawn uniformly, and who was drawn stays secret.")
+		case p.Participation == dp.CheckIn:
+			list = append(list, "Each client flips its own coin in every round, and how it fell stays secret.")
 		}
 	} else if p.Participation == dp.Once {
 		list = append(list, once(p))

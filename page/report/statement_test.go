@@ -75,7 +75,10 @@ func TestStatement(t *testing.T) {
 		"messages": {func(p *Privacy) { p.Messages = 8 }, []string{
 			"each message's own noise: ε₀ = 3 for each of 8, together 24 per report, a factor of 2.65·10¹⁰; over 80 reports of a client that adds up to 1920,",
 			"nobody can tell which 8 messages of a round come from one client", "each of its 8 messages of a round (privunit, ε₀ = 3)"}, []string{"per report, a factor of 20.1"}},
-		"numeric": {func(p *Privacy) { p.Status = dp.Numeric }, []string{"Verified numerically, not proved"}, []string{"Proved:"}},
+		"messages, sampled": {func(p *Privacy) { p.Messages, p.Participation = 2, dp.Sampled }, []string{"it may be known"},
+			[]string{"stays secret", "exactly once in every round"}},
+		"messages, once": {func(p *Privacy) { p.Messages, p.Participation = 2, dp.Once }, []string{"in one round only"}, []string{"it may be known"}},
+		"numeric":        {func(p *Privacy) { p.Status = dp.Numeric }, []string{"Verified numerically, not proved"}, []string{"Proved:"}},
 		"approximate": {func(p *Privacy) { p.Status = dp.Approximation }, []string{"An approximation, not a guarantee"},
 			[]string{"Proved:"}},
 		"assumes":     {func(p *Privacy) { p.Assumes = "all is well" }, []string{"On the way, all is well."}, nil},

@@ -308,7 +308,15 @@ func facts(t *train.Setup) []dashboard.Fact {
 	if m := c.Messages; m > 1 {
 		own += fmt.Sprintf(" in each of %d messages, together %.4g a round", m, float64(m)*c.Eps0)
 	}
-	return append(list, dashboard.Fact{Name: "Randomizer", Value: own})
+	list = append(list, dashboard.Fact{Name: "Randomizer", Value: own})
+	if t.Wire.Mechanism.Encoding == wire.EncodingSeed {
+		what := "a seed of 16 bytes"
+		if c.Messages > 1 {
+			what = fmt.Sprintf("%d seeds of 16 bytes", c.Messages)
+		}
+		list = append(list, dashboard.Fact{Name: "A report holds", Value: what})
+	}
+	return list
 }
 
 // mostReports is the most reports that one client sends in a task. For each void round

@@ -79,3 +79,33 @@ func TestPageShowsTheBaseline(t *testing.T) {
 		}
 	}
 }
+
+// The page says what a report is: how many messages, what they promise together, what each holds.
+func TestPageShowsMessages(t *testing.T) {
+	made := labelled(t, false)
+	if made.Wire.Mechanism.Encoding != wire.EncodingSeed {
+		t.Fatalf("%+v", made.Wire.Mechanism)
+	}
+	value := func(name string) string {
+		for _, f := range facts(made) {
+			if f.Name == name {
+				return f.Value
+			}
+		}
+		return ""
+	}
+	if own, holds := value("Randomizer"), value("A report holds"); !strings.HasSuffix(own, " with ε₀ = 1") || holds != "a seed of 16 bytes" {
+		t.Errorf("%q, %q", own, holds)
+	}
+	made.Config.Messages = 2
+	if own, holds := value("Randomizer"), value("A report holds"); !strings.HasSuffix(own, " with ε₀ = 1 in each of 2 messages, together 2 a round") || holds != "2 seeds of 16 bytes" {
+		t.Errorf("%q, %q", own, holds)
+	}
+	if p := promise(made, wire.Status{}); p.Messages != 2 {
+		t.Errorf("%+v", p)
+	}
+	made.Wire.Mechanism.Encoding = ""
+	if holds := value("A report holds"); holds != "" {
+		t.Errorf("of values: %q", holds)
+	}
+}
