@@ -55,19 +55,37 @@ func (t *Tally) Open(r *randomizer.Report) {
 // repeated takes out of a sum what reports that are equal to another one of the tallies added to
 // it, and returns their number.
 func repeated(sum []int64, tallies []*Tally) (n int64) {
-	var all [][16]byte
+	// Each tally's list is sorted where it is, and the lists are read in common order: one more
+	// list of all of them would double the memory of a large round.
+	var lists [][][16]byte
 	for _, t := range tallies {
-		all = append(all, t.identities...)
+		slices.SortFunc(t.identities, compareIdentities)
+		if len(t.identities) > 0 {
+			lists = append(lists, t.identities)
+		}
 	}
-	slices.SortFunc(all, func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) })
-	for i := 1; i < len(all); i++ {
-		if all[i] == all[i-1] {
-			tallies[0].distinct.Remove(sum, all[i])
+	var last [16]byte
+	for first := true; len(lists) > 0; first = false {
+		at := 0
+		for i := range lists {
+			if compareIdentities(lists[i][0], lists[at][0]) < 0 {
+				at = i
+			}
+		}
+		next := lists[at][0]
+		if !first && next == last {
+			tallies[0].distinct.Remove(sum, next)
 			n++
+		}
+		last = next
+		if lists[at] = lists[at][1:]; len(lists[at]) == 0 {
+			lists = slices.Delete(lists, at, at+1)
 		}
 	}
 	return n
 }
+
+func compareIdentities(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) }
 
 // AddSum adds the sum of n reports that nobody has seen one by one.
 func (t *Tally) AddSum(sum []int64, n int64) error {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -32,7 +33,12 @@ import (
 	"github.com/riffle-dp/riffle/service/batch/batchtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(loadChild) != "" {
+		loadMain()
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // plain counts ε₀ of every report and 1/σ² of every sum: enough to see a budget end.
 type plain struct{}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"crypto/tls"
 	"fmt"
+	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -14,7 +15,8 @@ import (
 const loadChild = "RIFFLE_LOAD_ADDRESS"
 
 // loadMain is the clients' process: a file of reports over a few hundred
-// connections, with as little work as can be, for it shares the processors.
+// connections, with as little work as can be, for it shares the processors. It prints the
+// bytes that it sent and received over TCP.
 func loadMain() {
 	if err := load(os.Getenv(loadChild), os.Getenv("RIFFLE_LOAD_FILE"), os.Getenv("RIFFLE_LOAD_SIZE")); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -39,11 +41,12 @@ func load(address, file, bytes string) error {
 	}
 	n := info.Size() / int64(size)
 	var next atomic.Int64
+	var wire traffic
 	failed := make(chan error, 1)
 	var wg sync.WaitGroup
 	for range 512 {
 		wg.Go(func() {
-			if err := connection(address, f, size, n, &next); err != nil {
+			if err := connection(address, f, size, n, &next, &wire); err != nil {
 				select {
 				case failed <- err:
 				default:
@@ -56,15 +59,37 @@ func load(address, file, bytes string) error {
 	case err := <-failed:
 		return err
 	default:
-		return nil
+		_, err := fmt.Println(wire.sent.Load(), wire.received.Load())
+		return err
 	}
 }
 
-func connection(address string, f *os.File, size int, n int64, next *atomic.Int64) error {
-	c, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13})
+// traffic counts the bytes of connections.
+type traffic struct{ sent, received atomic.Int64 }
+
+type meteredConn struct {
+	net.Conn
+	*traffic
+}
+
+func (c meteredConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.sent.Add(int64(n))
+	return n, err
+}
+
+func (c meteredConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.received.Add(int64(n))
+	return n, err
+}
+
+func connection(address string, f *os.File, size int, n int64, next *atomic.Int64, wire *traffic) error {
+	bare, err := net.Dial("tcp", address)
 	if err != nil {
 		return err
 	}
+	c := tls.Client(meteredConn{bare, wire}, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13})
 	defer c.Close()
 	head := fmt.Appendf(nil, "POST /v1/report HTTP/1.1\r\nHost: riffle\r\nContent-Length: %d\r\n\r\n", size)
 	request := make([]byte, len(head)+size)

@@ -10,6 +10,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -46,7 +47,7 @@ func BenchmarkRound(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	on, _ := disk(b)
+	on, dir := disk(b)
 	c := w.config()
 	c.Store, c.Poll, c.Lease = on, time.Second, 15*time.Second
 	c.Roster = make([]ed25519.PublicKey, n)
@@ -141,17 +142,25 @@ func BenchmarkRound(b *testing.B) {
 	served := make(chan error, 1)
 	go func() { served <- server.Run(ctx) }()
 
+	idle := live()
 	b.ResetTimer()
 	cpu0, wall0 := cpu(), time.Now()
 	child := exec.Command(os.Args[0])
 	child.Env = append(os.Environ(), loadChild+"="+server.Address, "RIFFLE_LOAD_FILE="+file, "RIFFLE_LOAD_SIZE="+strconv.Itoa(size))
 	child.Stderr = os.Stderr
-	if err := child.Run(); err != nil {
+	said, err := child.Output()
+	if err != nil {
 		b.Fatal(err)
 	}
 	cpu1, wall1 := cpu(), time.Now()
+	var sent, received float64
+	if _, err := fmt.Sscan(string(said), &sent, &received); err != nil {
+		b.Fatal(err)
+	}
+	taken, held := occupied(b, dir), live()
+	looked := cpu() - cpu1
 	word := s.closed(ann)
-	cpu2, wall2 := cpu(), time.Now()
+	cpu2, wall2 := cpu()-looked, time.Now()
 	if word.Reports != int64(n) || len(word.Rejected) != 0 {
 		b.Fatalf("word %+v", word)
 	}
@@ -176,8 +185,9 @@ func BenchmarkRound(b *testing.B) {
 		defer mu.Unlock()
 		xor(&got, part)
 	})
-	cpu3, wall3 := cpu(), time.Now()
+	cpu3, wall3 := cpu()-looked, time.Now()
 	b.StopTimer()
+	offered := occupied(b, dir)
 	if got != sum {
 		b.Error("what was opened is not what was sent")
 	}
@@ -197,6 +207,8 @@ func BenchmarkRound(b *testing.B) {
 	b.Logf("%d reports: all opens %.1f µs, a MAC %.1f µs, once a session %.1f µs; per report, µs of processor and of wall clock: taking %.1f and %.1f, closing %.1f and %.1f, offering and opening %.1f and %.1f; the clients' process %.1f",
 		n, 1e6*opens, 1e6*verify, 1e6*session, 1e6*(cpu1-cpu0)/r, 1e6*wall1.Sub(wall0).Seconds()/r, 1e6*(cpu2-cpu1)/r, 1e6*wall2.Sub(wall1).Seconds()/r,
 		1e6*(cpu3-cpu2)/r, 1e6*wall3.Sub(wall2).Seconds()/r, 1e6*used.Seconds()/r)
+	b.Logf("bytes a report: a POST's body %d, over TCP %.0f sent and %.0f received; in the store %.0f taken in, %.0f offered", size, sent/r, received/r, taken/r, offered/r)
+	b.Logf("memory in use after a collection: %.0f MB before the reports, %.0f MB with all of them taken in", idle, held)
 	for name, spent := range s.Snapshot().Stages {
 		b.Logf("%-8s %8d times, %8.1f s of wall clock, summed over goroutines", name, spent.Count, spent.Seconds)
 	}
@@ -216,6 +228,32 @@ func cpu() float64 {
 		panic(err)
 	}
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
+}
+
+// occupied is what the files of a directory take, in bytes.
+func occupied(b *testing.B, dir string) (n float64) {
+	b.Helper()
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // deleted in the meantime
+		}
+		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() {
+			n += float64(info.Sys().(*syscall.Stat_t).Blocks) * 512
+		}
+		return nil
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
+// live is the memory that is in use, in MB.
+func live() float64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc) / (1 << 20)
 }
 
 // peak is the most memory this process has held, in MB.
