@@ -24,37 +24,44 @@ type reports struct {
 }
 
 // query asks for the cost of rounds of this many clients to a client who is in all of them.
-func (m *reports) query(eps0 float64, clients, uses int64) account.Query {
-	return account.Query{
-		Trust: m.config.Trust, Participation: dp.All, Class: dp.Generic,
-		Eps0: eps0, Population: clients, Rounds: uses, Delta: m.config.Delta,
-	}
+func (m *reports) query(r dp.Report, clients, uses int64) account.Query {
+	return account.Query{Trust: m.config.Trust, Participation: dp.All, Population: clients, Rounds: uses, Delta: m.config.Delta}.Of(r)
 }
 
-// unit returns the mechanism with the least noise within the budget.
+// unit returns the mechanism with the least noise within the budget, whose reports are counted by
+// their own law.
 func (m *reports) unit(clients, uses int64) (randomizer.Randomizer, error) {
 	c := m.config
-	eps0 := c.Epsilon // for one report that nothing hides, with δ = 0
+	of := func(eps0 float64) (randomizer.Randomizer, error) {
+		return randomizer.New(randomizer.PrivUnit, randomizer.Config{Dim: m.dim, Eps0: eps0, Radius: c.Clip})
+	}
 	if c.Trust.Is(dp.Shuffled) || uses > 1 {
-		solved, _, err := account.Plan(m.ctx, c.Epsilon, m.query(0, clients, uses), "eps0")
+		eps0, _, _, err := account.PlanReport(m.ctx, c.Epsilon, m.query(dp.Report{}, clients, uses), func(eps0 float64) (dp.Report, error) {
+			unit, err := of(eps0)
+			if err != nil {
+				return dp.Report{}, err
+			}
+			return unit.Event(), nil
+		})
 		if err != nil {
 			return nil, fmt.Errorf("solve: epsilon = %v at delta = %v in rounds of %d clients: %w", c.Epsilon, c.Delta, clients, err)
 		}
-		eps0 = solved.Eps0
+		return of(eps0)
 	}
-	// What the mechanism claims, numeric slack included, must be at most eps0.
-	for try := eps0; try > 0; {
-		unit, err := randomizer.New(randomizer.PrivUnit, randomizer.Config{Dim: m.dim, Eps0: try, Radius: c.Clip})
+	// One report that nothing hides has δ = 0: what it claims, numeric slack included, must be at
+	// most the budget.
+	for try := c.Epsilon; try > 0; {
+		unit, err := of(try)
 		if err != nil {
 			return nil, err
 		}
 		claim := unit.Event().Eps0
-		if claim <= eps0 {
+		if claim <= c.Epsilon {
 			return unit, nil
 		}
-		try -= 1.01*(claim-eps0) + 1e-12
+		try -= 1.01*(claim-c.Epsilon) + 1e-12
 	}
-	return nil, fmt.Errorf("solve: epsilon = %v: no privunit in %d dimensions claims so little as %v", c.Epsilon, m.dim, eps0)
+	return nil, fmt.Errorf("solve: epsilon = %v: no privunit in %d dimensions claims so little", c.Epsilon, m.dim)
 }
 
 func (m *reports) noise() optimize.Noise {
@@ -82,13 +89,12 @@ func (m *reports) prepare(p *optimize.Plan) (eps, delta float64, err error) {
 			return 0, 0, err
 		}
 		m.stages = append(m.stages, unit)
-		claim := unit.Event().Eps0
 		if m.config.Trust.Is(dp.Alone) && uses == 1 {
-			eps = math.Max(eps, claim)
+			eps = math.Max(eps, unit.Event().Eps0)
 			continue
 		}
 		delta = m.config.Delta
-		answer, err := account.Answer(m.ctx, m.query(claim, s.Batch, uses), "best")
+		answer, err := account.Answer(m.ctx, m.query(unit.Event(), s.Batch, uses), "best")
 		if err != nil {
 			return 0, 0, err
 		}

@@ -414,13 +414,19 @@ func TestCostIsTheAccountants(t *testing.T) {
 			t.Fatal(err)
 		}
 		unit := task.protection.(*reports).stages[0].(randomizer.Randomizer).Event()
-		q := account.Query{Participation: dp.All, Eps0: unit.Eps0, Population: task.Batch, Rounds: 1, Delta: c.Delta}
+		q := account.Query{Participation: dp.All, Population: task.Batch, Rounds: 1, Delta: c.Delta}.Of(unit)
 		if optimizer == "gd" {
 			q.Population, q.Rounds = c.N, task.Rounds
 		}
 		answer, err := account.Answer(context.Background(), q, "best")
 		if err != nil || answer.Upper.Eps != task.Epsilon || answer.Upper.Eps > c.Epsilon {
 			t.Errorf("%s: epsilon %v, the accountant says %v, eps0 = %v: %v", optimizer, task.Epsilon, answer.Upper, unit.Eps0, err)
+		}
+		// Counted as any report is, the same eps0 would cost more than the budget.
+		q.Class, q.TV = dp.Generic, 0
+		generic, err := account.Answer(context.Background(), q, "best")
+		if err != nil || unit.Class != dp.Cap || generic.Upper.Eps < c.Epsilon*1.03 || answer.Upper.Eps < c.Epsilon*.9997 {
+			t.Errorf("%s: eps0 = %v of class %s costs %v, as any report %v: %v", optimizer, unit.Eps0, unit.Class, answer.Upper.Eps, generic.Upper, err)
 		}
 	}
 }
