@@ -447,7 +447,7 @@ func (d *demo) check(ctx context.Context, took time.Duration) (*demoResult, erro
 		Rounds: d.Rounds, Clients: d.Clients, Trust: d.Trust, Takes: string(d.Participation), Model: hex.EncodeToString(replay.Model[:]),
 		Replayed: true, Clean: true, Report: size, Dir: d.dir, population: float64(book.Epsilon)}
 	if m := replay.Task.PerClient(); m > 1 {
-		result.Messages, result.Local = m, float64(m)*replay.Task.Mechanism.Eps0
+		result.Messages, result.Local = m, replay.Local
 	}
 	return result, nil
 }

@@ -124,12 +124,12 @@ func TestOneTaskStopsNoOther(t *testing.T) {
 	if p := plan.Plan; !(p.Epsilon > 0) || p.Rounds != 2 || p.Fit != 2 || p.Limit != "" {
 		t.Errorf("planned: %+v", p)
 	}
-	out = create(exitDone, `"local_epsilon": 8`, "several", "--eps0", "2", "--rounds", "2", "--round", "1m", "--n-min", "12", "--messages", "4", "--json")
+	out = create(exitDone, `"local_epsilon": 8.00000`, "several", "--eps0", "2", "--rounds", "2", "--round", "1m", "--n-min", "12", "--messages", "4", "--json")
 	var several struct{ Messages int64 }
 	if err := json.Unmarshal([]byte(out), &several); err != nil || several.Messages != 4 {
 		t.Errorf("%d messages, %v", several.Messages, err)
 	}
-	want(t, exitDone, "sends 4 messages a round: epsilon 8 together", "task", "show", "several", "--config", file)
+	want(t, exitDone, "sends 4 messages a round: epsilon 8.001 together", "task", "show", "several", "--config", file)
 	want(t, exitDone, "", "task", "remove", "several", "--config", file)
 	create(exitUsage, "4096", "swarm", "--eps0", "2", "--rounds", "2", "--messages", "1000000000")
 	create(exitDone, "of 1000 rounds fit; the next is refused", "many", "--eps0", "2", "--rounds", "1000", "--round", "1m", "--n-min", "12", "--epsilon", "9")

@@ -262,7 +262,8 @@ func mechanism(r *train.Run) string {
 	}
 	text := fmt.Sprintf("%s with eps0 = %s", r.Mechanism.Facts().Name, roundUp(r.Config.Eps0))
 	if m := r.Config.Messages; m > 1 {
-		text += fmt.Sprintf(" in each of %d messages, together %s a round", m, roundUp(float64(m)*r.Config.Eps0))
+		_, all := r.LocalEps()
+		text += fmt.Sprintf(" in each of %d messages, together %s a round", m, roundUp(all))
 	}
 	return text
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/simulate"
 )
@@ -57,8 +58,13 @@ func TestRunOfSeveralMessages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want.Messages != 3 || want.LocalEpsilon != 3 {
-		t.Errorf("summary of %d messages, %v together", want.Messages, want.LocalEpsilon)
+	// What a message promises is a little more than the eps0 that was asked for.
+	each := whole.Mechanism.(randomizer.Randomizer).Event().Eps0
+	if want.Messages != 3 || !(each > 1 && want.LocalEpsilon >= 3*each && want.LocalEpsilon < 3.001) {
+		t.Errorf("summary of %d messages of %v, %v together", want.Messages, each, want.LocalEpsilon)
+	}
+	if one, all := whole.LocalEps(); one != each || all != want.LocalEpsilon {
+		t.Errorf("one message %v, all %v", one, all)
 	}
 	planned, err := whole.Planned(t.Context())
 	if err != nil || math.Abs(planned.Eps-float64(want.Epsilon)) > 1e-12 {

@@ -75,7 +75,8 @@ func (r *Run) Summary() (*Summary, error) {
 		Optimizer: r.Config.Optimizer, Evaluation: e,
 	}
 	if m := r.Config.Messages; m > 1 {
-		s.Messages, s.LocalEpsilon = m, float64(m)*r.Config.Eps0
+		s.Messages = m
+		_, s.LocalEpsilon = r.LocalEps()
 	}
 	if r.Steps == r.Config.Rounds {
 		s.ExcessBound = r.ExcessBound

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 
@@ -170,6 +171,24 @@ func (c Config) task() *Setup {
 		t.Guard = &g
 	}
 	return t
+}
+
+// LocalEps returns the ε₀ that one message promises without any shuffle, and the sum over all
+// messages of a client in a round, both with the mechanism's numeric slack and rounded up. They
+// are 0 where reports promise nothing by themselves.
+func (t *Setup) LocalEps() (one, all float64) {
+	m, _ := t.Mechanism.(randomizer.Randomizer)
+	if t.Mechanism == nil { // the task's data were not read
+		m, _ = mechanism.New(t.Wire.Mechanism)
+	}
+	if m == nil || !t.Config.Trust.Is(dp.LocallyPrivate) {
+		return 0, 0
+	}
+	one, all = m.Event().Eps0, m.Event().Eps0
+	if n := t.Config.Messages; n > 1 {
+		all = math.Nextafter(one*float64(n), math.Inf(1))
+	}
+	return one, all
 }
 
 // describe fills in the description of the task that clients need.

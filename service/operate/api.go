@@ -254,9 +254,6 @@ func (r *coordinatorProcess) message(s wire.Status) *operatorv1.Task {
 		RoundsVoid: s.Void, RoundsFailed: s.Failed, LedgerEntries: s.Charged, Phase: s.Phase, Error: s.Error, Rejected: map[string]int64{},
 		Failure: s.Failure, FailedRound: s.FailedRound, StepsShortened: s.Shortened, SpareReports: s.Spare, Failed: s.FailedBy,
 		Trust: string(s.Task.Trust), Participation: string(s.Task.Participation), NMin: s.Task.MinReports}
-	if m := s.Task.PerClient(); s.Task.Trust.Is(dp.LocallyPrivate) {
-		t.Messages, t.LocalEpsilon = m, float64(m)*s.Task.Mechanism.Eps0
-	}
 	for reason, n := range s.Rejected {
 		t.Rejected[string(reason)] = n
 	}
@@ -266,7 +263,11 @@ func (r *coordinatorProcess) message(s wire.Status) *operatorv1.Task {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if made := r.tasks[s.ID]; made != nil {
+	made := r.tasks[s.ID]
+	if made != nil {
+		if _, all := made.LocalEps(); all > 0 {
+			t.Messages, t.LocalEpsilon = s.Task.PerClient(), all
+		}
 		t.Trust = string(made.Config.Trust) // the mode that was chosen; the wire has Recorded of it
 		if made.Mechanism != nil {          // nil without the data
 			t.LargestReport = made.Mechanism.Facts().Largest

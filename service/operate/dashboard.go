@@ -306,7 +306,8 @@ func facts(t *train.Setup) []dashboard.Fact {
 	}
 	own := fmt.Sprintf("%s with ε₀ = %.4g", c.Randomizer, c.Eps0)
 	if m := c.Messages; m > 1 {
-		own += fmt.Sprintf(" in each of %d messages, together %.4g a round", m, float64(m)*c.Eps0)
+		_, all := t.LocalEps()
+		own += fmt.Sprintf(" in each of %d messages, together %g a round", m, math.Ceil(100*all)/100)
 	}
 	list = append(list, dashboard.Fact{Name: "Randomizer", Value: own})
 	if t.Wire.Mechanism.Encoding == wire.EncodingSeed {
@@ -337,8 +338,9 @@ func mostReports(t *train.Setup, s wire.Status) int64 {
 // promise returns what the task's clients are promised for the charges so far.
 func promise(t *train.Setup, s wire.Status) report.Privacy {
 	c := t.Config
+	eps0, _ := t.LocalEps()
 	p := report.Privacy{Trust: t.Wire.Trust, Participation: t.Wire.Participation, Adjacency: dp.ReplaceOne, Population: c.Population,
-		Rounds: s.Charged, ReportsPerClient: mostReports(t, s), Randomizer: c.Randomizer, Eps0: c.Eps0, Messages: c.Messages, Sigma: c.Sigma, Epsilon: float64(s.Eps),
+		Rounds: s.Charged, ReportsPerClient: mostReports(t, s), Randomizer: c.Randomizer, Eps0: eps0, Messages: c.Messages, Sigma: c.Sigma, Epsilon: float64(s.Eps),
 		Delta: s.Task.Delta, Method: s.Method, Source: s.Source, Status: dp.Proved, Assumes: t.Assumes, PerClient: c.PerClient,
 		Running: s.State == coordinator.Running}
 	if t.Data != nil {

@@ -38,6 +38,8 @@ type replayed struct {
 	// Baseline is the best constant's result on the same examples.
 	Baseline train.Baseline
 	Task     wire.Task // as it was signed
+	// Local is what a client's messages of a round promise together without the shuffle.
+	Local    float64
 	Rejected map[wire.Reason]int64
 
 	part, share int64 // sizes of a message's parts before they are sealed
@@ -99,6 +101,7 @@ func ReplayTask(ctx context.Context, path string, id [32]byte) (*replayed, error
 	if out.part, out.share, err = mechanism.ContentSizes(task.Mechanism); err != nil {
 		return nil, err
 	}
+	_, out.Local = task.LocalEps()
 	entries := book.TaskEntries(id)
 	out.Entries = int64(len(entries))
 	theta, err := replay(ctx, c, task, id, state.Round, entries, out)
