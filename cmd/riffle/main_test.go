@@ -18,12 +18,14 @@ import (
 	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/learn/dataset"
 	"github.com/riffle-dp/riffle/learn/dataset/mnist"
+	"github.com/riffle-dp/riffle/learn/external/externaltest"
 	"github.com/riffle-dp/riffle/run/setting"
 	"github.com/riffle-dp/riffle/run/train"
 	"github.com/riffle-dp/riffle/service/store/natstest"
 )
 
 func TestMain(m *testing.M) {
+	externaltest.Main()
 	testscript.Main(m, map[string]func(){"riffle": main, "riffle-node": func() {
 		if err := natstest.Serve(os.Args[1:], os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)

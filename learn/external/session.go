@@ -199,6 +199,11 @@ func (s *Session) fail(op string, err error) error {
 			lines = "; its last lines:\n  | " + strings.ReplaceAll(lines, "\n", "\n  | ")
 		}
 	}
-	s.cause = fmt.Errorf("external: program %q, asked for %s: %s%s", s.config.Program, op, what, lines)
+	s.cause = &sessionError{fmt.Sprintf("external: program %q, asked for %s: ", s.config.Program, op), what, lines}
 	return s.cause
 }
+
+// sessionError is why a session is of no more use.
+type sessionError struct{ who, what, lines string }
+
+func (e *sessionError) Error() string { return e.who + e.what + e.lines }

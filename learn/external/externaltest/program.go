@@ -184,12 +184,16 @@ func Serve(mode string, r io.Reader, w io.Writer) {
 				meta["client"] = "7"
 			case "delta":
 				meta["update"] = "delta"
-			case "learn", "learn-delta":
+			case "learn", "learn-delta", "mixes", "random", "equal", "ascent", "restless":
 				if meta["name"] = "bowl"; mode == "learn-delta" {
 					meta["update"] = "delta"
 				}
 				meta["parameters"] = "slope=2x2 offset="
-				tensor, shape, initial = "initial", []int{dim}, floats([]float32{1, -1, 1, -1, 1})
+				start := []float32{1, -1, 1, -1, 1}
+				if mode == "restless" {
+					start[0] += float32(time.Now().UnixNano()%1000) / 1000
+				}
+				tensor, shape, initial = "initial", []int{dim}, floats(start)
 			case "other-update":
 				meta["update"] = "deltas"
 			case "parameters":
@@ -226,6 +230,14 @@ func Serve(mode string, r io.Reader, w io.Writer) {
 					switch mode {
 					case "learn":
 						g = Learnable(theta, id, j)
+					case "mixes": // something of the others
+						g = Learnable(theta, id, j) + .01*float32(len(ids))
+					case "random":
+						g = Learnable(theta, id, j) + float32(time.Now().UnixNano()%1000)
+					case "equal":
+						g = Learnable(theta, 0, j)
+					case "ascent":
+						g = -Learnable(theta, id, j)
 					case "learn-delta": // three steps of rate 0.1
 						moved := append([]float32(nil), theta...)
 						for range 3 {

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/riffle-dp/riffle/learn/external/externaltest"
+)
+
+// pythonWith returns a Python that has a module, or skips the test.
+func pythonWith(t *testing.T, module string) string {
+	t.Helper()
+	for _, name := range []string{"python3", "/usr/bin/python3"} {
+		if exec.Command(name, "-c", "import "+module).Run() == nil {
+			return name
+		}
+	}
+	t.Skipf("no python3 with %s: the example program is not run", module)
+	return ""
+}
+
+// example returns the command line of an example program.
+func example(t *testing.T, python, name, options string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("..", "..", "python", "examples", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return python + " '" + path + "' " + options
+}
+
+// jsonOf runs riffle in this process, and returns what it prints as JSON.
+func jsonOf(t *testing.T, args ...string) map[string]any {
+	t.Helper()
+	var out, errs bytes.Buffer
+	if code := run(args, &out, &errs); code != 0 {
+		t.Fatalf("riffle %s: exit code %d\n%s", strings.Join(args, " "), code, errs.String())
+	}
+	var v map[string]any
+	if err := json.Unmarshal(out.Bytes(), &v); err != nil {
+		t.Fatalf("%v: %s", err, out.String())
+	}
+	return v
+}
+
+// TestNumpyExample trains the example's network, started and over a socket.
+func TestNumpyExample(t *testing.T) {
+	python := pythonWith(t, "numpy")
+	t.Setenv("OMP_NUM_THREADS", "1")
+	program := example(t, python, "numpy_mlp.py", "--clients 1500")
+	found := jsonOf(t, "gradients", "check", program, "--json", "--speed-seconds", "0")
+	if found["ok"] != true || found["dim"] != 2410. || found["clients"] != 1500. || found["name"] != "numpy network" {
+		t.Errorf("%v", found)
+	}
+	for _, f := range found["findings"].([]any) {
+		if f.(map[string]any)["level"] != "ok" {
+			t.Errorf("%v", f)
+		}
+	}
+	// Every client asked for by itself, and all together, as a run does it.
+	dir := t.TempDir()
+	args := []string{"train", "--trust", "none", "--rounds", "40", "--eval-every", "20", "--json", "--quiet", "--gradients", program}
+	s := jsonOf(t, append(args, "--out", filepath.Join(dir, "one"))...)
+	if a := s["test_accuracy"].(float64); a < .9 || s["baseline_accuracy"].(float64) > .15 || s["model_parameters"] != 2410. {
+		t.Errorf("%v", s)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "one", "report.html"))
+	if err != nil || !strings.Contains(string(page), "numpy network by a program") || !strings.Contains(string(page), "2,000 test examples") {
+		t.Errorf("the page, %v", err)
+	}
+
+	socket := filepath.Join(dir, "s")
+	if len(socket) > 100 {
+		t.Skip("the path of a socket would be too long")
+	}
+	server := exec.Command(python, filepath.Join("..", "..", "python", "examples", "numpy_mlp.py"), "--clients", "1500", "--listen", socket)
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = server.Process.Kill()
+		_ = server.Wait()
+	}()
+	for range 300 {
+		if _, err := os.Stat(socket); err == nil {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	args[len(args)-1] = "unix:" + socket
+	again := jsonOf(t, append(args, "--out", filepath.Join(dir, "two"))...)
+	if again["test_loss"] != s["test_loss"] {
+		t.Errorf("over a socket the loss is %v, want %v", again["test_loss"], s["test_loss"])
+	}
+}
+
+// TestTrainShowsPrograms looks at what train prints of a program and its figures.
+func TestTrainShowsPrograms(t *testing.T) {
+	var out, errs bytes.Buffer
+	dir := filepath.Join(t.TempDir(), "r")
+	if code := run([]string{"train", "--gradients", externaltest.Program("nan"), "--rounds", "2", "--trust", "none", "--out", dir}, &out, &errs); code != 0 {
+		t.Fatal(code, errs.String())
+	}
+	for _, want := range []string{"auc                  NaN", "baseline             the program gives none", "test accuracy        50.00 %"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing in %s", want, out.String())
+		}
+	}
+	if want := "round 1: 200 values of the program's gradients NaN or infinite, counted as 0"; !strings.Contains(errs.String(), want) {
+		t.Errorf("%q is missing in %s", want, errs.String())
+	}
+	errs.Reset()
+	if code := run([]string{"train", "--gradients", externaltest.Program("dies"), "--rounds", "2", "--trust", "none", "--out", dir + "2"}, &out, &errs); code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+	for _, want := range []string{"it has ended with exit status 1; its last lines:\n  | epoch 1\n  | MemoryError", "  | MemoryError: out of memory\n", "riffle train --resume"} {
+		if !strings.Contains(errs.String(), want) {
+			t.Errorf("%q is missing in %s", want, errs.String())
+		}
+	}
+	errs.Reset()
+	if code := run([]string{"gradients", "check", externaltest.Program("mixes"), "--speed-seconds", "0"}, &out, &errs); code != 1 || !strings.Contains(out.String(), "failed: the row of client") {
+		t.Errorf("%d: %s", code, out.String())
+	}
+	for want, args := range map[string][]string{
+		"no program is named": {"gradients", "check"},
+		"put it in quotes":    {"gradients", "check", "python3", "grad.py"},
+		"must be at least 1":  {"gradients", "check", "x", "--answer-seconds", "0"},
+		"it has the data":     {"train", "--gradients", "x", "--data", "other.csv"},
+	} {
+		errs.Reset()
+		if code := run(args, &out, &errs); code != 2 || !strings.Contains(errs.String(), want) {
+			t.Errorf("%v: %d, %s, want %q", args, code, errs.String(), want)
+		}
+	}
+}
