@@ -72,8 +72,9 @@ func (t *tally) addOnce(s shape, e dp.Round, times int64) {
 		t.fewest = e.Population
 	}
 	for i, o := range t.once {
-		if o.shape.eps0 == s.eps0 && o.shape.sigma == s.sigma && o.shape.trust == s.trust &&
-			o.shape.class == s.class && o.shape.symbols == s.symbols && o.shape.tv == s.tv {
+		alike := o.shape // but for the batch's size
+		alike.population, alike.reports, alike.included = s.population, s.reports, s.included
+		if alike == s {
 			if s.reports < o.shape.reports {
 				t.once[i].shape = s
 			}
