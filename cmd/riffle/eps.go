@@ -203,11 +203,13 @@ With --eps in place of --delta it bounds delta.`,
 			if err != nil {
 				return err
 			}
-			largest := 0.
+			var more reportFacts
 			if over == "" {
-				largest = p.largest(answers[0])
+				if more, err = p.reportFacts(cmd.Context(), answers[0]); err != nil {
+					return err
+				}
 			}
-			if err := printAnswers(cmd.OutOrStdout(), answers, largest, over != "", asJSON); err != nil {
+			if err := printAnswers(cmd.OutOrStdout(), answers, more, over != "", asJSON); err != nil {
 				return err
 			}
 			most := 0.
@@ -260,10 +262,10 @@ func answer(cmd *cobra.Command, q account.Query, bounds string) (account.Reply, 
 	return account.Answer(cmd.Context(), q, bounds)
 }
 
-func printAnswers(w io.Writer, replies []account.Reply, largest float64, curve, asJSON bool) error {
+func printAnswers(w io.Writer, replies []account.Reply, more reportFacts, curve, asJSON bool) error {
 	if asJSON {
 		if !curve {
-			return printJSON(w, documented{replies[0].Document(), largest})
+			return printJSON(w, documented{replies[0].Document(), more})
 		}
 		points := make([]account.Document, len(replies))
 		for i, r := range replies {
@@ -277,14 +279,14 @@ func printAnswers(w io.Writer, replies []account.Reply, largest float64, curve, 
 				return err
 			}
 		}
-		if err := printReply(w, r, largest); err != nil {
+		if err := printReply(w, r, more); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func printReply(w io.Writer, r account.Reply, largest float64) error {
+func printReply(w io.Writer, r account.Reply, more reportFacts) error {
 	p := printer{w: w}
 	p.line("%s", describeQuery(r.Query))
 	if r.Query.Class == account.VectorSumClass {
@@ -304,8 +306,15 @@ func printReply(w io.Writer, r account.Reply, largest float64) error {
 	if q := r.Query; q.Messages > 1 {
 		p.line("a client's %d messages of a round promise epsilon <= %s together without the shuffle", q.Messages, roundUp(float64(q.Messages)*q.Eps0))
 	}
-	if largest > 0 {
-		p.line("one report can move the mean of n by up to %s", moves(largest))
+	if text := describeEncodings(more.Encodings, r.Query.AskDelta); text != "" {
+		p.line("%s", text)
+	}
+	if more.Largest > 0 {
+		text := moves(more.Largest)
+		if more.Tries > 0 {
+			text += ": " + tried
+		}
+		p.line("one report can move the mean of n by up to %s", text)
 	}
 	p.line("")
 	p.line("%-22s %-12s %-12s %-12s %s", "bound", "epsilon", "delta", "kind", "source")
@@ -328,15 +337,6 @@ func printReply(w io.Writer, r account.Reply, largest float64) error {
 	}
 	absent(&p, r.Bounds)
 	return p.err
-}
-
-// gap says by how much the upper bound exceeds a lower one.
-func gap(r account.Reply, lower *dp.Bound) string {
-	by, ok := r.Gap(lower)
-	if !ok {
-		return ""
-	}
-	return fmt.Sprintf("; gap %s", roundUp(by))
 }
 
 // absent lists the bounds that do not apply, by reason.
@@ -472,7 +472,7 @@ given. With --randomizer vecsum it designs a vector sum: grid, noise and modulus
 			if asJSON {
 				solution := map[string]any{"eps0": q.Eps0, "sigma": q.Sigma, "k": q.Reports, "gamma": q.Gamma, "rounds": q.Rounds}
 				return printJSON(cmd.OutOrStdout(), map[string]any{
-					"solution": map[string]any{solve: solution[solve]}, "check": documented{r.Document(), p.largest(r)}})
+					"solution": map[string]any{solve: solution[solve]}, "check": documented{r.Document(), p.largestOf(r)}})
 			}
 			out := printer{w: cmd.OutOrStdout()}
 			value := map[string]string{"eps0": fmt.Sprintf("%.6g", math.Floor(q.Eps0*1e6)/1e6), "k": fmt.Sprint(q.Reports),
@@ -481,7 +481,7 @@ given. With --randomizer vecsum it designs a vector sum: grid, noise and modulus
 			if out.err != nil {
 				return out.err
 			}
-			return printReply(cmd.OutOrStdout(), r, p.largest(r))
+			return printReply(cmd.OutOrStdout(), r, p.largestOf(r))
 		},
 	}
 	p.flags(cmd)

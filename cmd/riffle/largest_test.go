@@ -57,3 +57,52 @@ func TestLargestReportIsSaid(t *testing.T) {
 		}
 	}
 }
+
+// What the two encodings of a report cost is said where it differs, and how many seeds a liar is
+// taken to try where reports are seeds.
+func TestEncodingsAreSaid(t *testing.T) {
+	base := []string{"eps", "--n", "60000", "--rounds", "160", "--delta", "1e-5", "--bounds", "best"}
+	cost := map[string]float64{}
+	for _, c := range []struct {
+		args  []string
+		said  string
+		tries int64
+		count int
+	}{
+		{[]string{"--randomizer", "stepunit", "--eps0", "2.834", "--dim", "1930"}, "epsilon <= 0.6283 with --encoding values, epsilon <= 0.6282 with --encoding seed", 0, 2},
+		{[]string{"--randomizer", "stepunit", "--eps0", "2.834", "--dim", "1930", "--encoding", "seed"}, "clip norms / n, whatever its client's data is: the best of 2^40 seeds", 1 << 40, 2},
+		{[]string{"--randomizer", "privunit", "--eps0", "2.5", "--dim", "1930"}, "epsilon <= 0.7122 with --encoding values, epsilon <= 0.7121 with --encoding seed", 0, 2},
+		{[]string{"--randomizer", "privunit", "--eps0", "20", "--dim", "1930"}, "", 0, 0}, // a seed would take too long to find
+		{[]string{"--randomizer", "r2", "--eps0", "2", "--dim", "100"}, "", 0, 0},
+	} {
+		args := append(base[:len(base):len(base)], c.args...)
+		text := want(t, exitDone, "", args...)
+		if !strings.Contains(text, c.said) || c.tries == 0 && strings.Contains(text, "2^40") || c.count == 0 && strings.Contains(text, "--encoding") {
+			t.Errorf("riffle %s: not %q\n%s", strings.Join(args, " "), c.said, text)
+		}
+		var d struct {
+			Upper     struct{ Eps float64 }
+			Tries     int64 `json:"largest_report_tries"`
+			Encodings []struct {
+				Encoding string
+				Eps      float64
+			}
+		}
+		if err := json.Unmarshal([]byte(want(t, exitDone, "", append(args, "--json")...)), &d); err != nil {
+			t.Fatal(err)
+		}
+		if d.Tries != c.tries || len(d.Encodings) != c.count {
+			t.Errorf("riffle %s: %+v", strings.Join(args, " "), d)
+		}
+		for _, e := range d.Encodings {
+			key := c.args[1] + e.Encoding
+			if old, ok := cost[key]; ok && math.Abs(old-e.Eps) > 1e-12 {
+				t.Errorf("%s costs %v, or %v where the other encoding is asked for", key, e.Eps, old)
+			}
+			cost[key] = e.Eps
+			if named := c.tries > 0; named == (e.Encoding == "seed") && e.Eps != d.Upper.Eps {
+				t.Errorf("riffle %s: %s costs %v, the bound is %v", strings.Join(args, " "), e.Encoding, e.Eps, d.Upper.Eps)
+			}
+		}
+	}
+}

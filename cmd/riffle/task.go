@@ -110,7 +110,7 @@ func printTask(p *printer, t *operatorv1.Task) {
 	}
 	p.row("protocol", "%s, %s, n-min %d", t.Trust, t.Participation, t.NMin)
 	if t.LargestReport > 0 {
-		p.row("one report", "moves the mean by up to %s; no step is longer than honest reports give", moves(t.LargestReport))
+		p.row("one report", "moves the mean by up to %s (a seed: %s); no step is longer than honest reports give", moves(t.LargestReport), tried)
 	}
 	if t.Messages > 1 {
 		p.row("one client", "sends %d messages a round: epsilon %s together without the shuffle", t.Messages, roundUp(t.LocalEpsilon))

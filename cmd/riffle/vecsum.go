@@ -177,7 +177,7 @@ func (p *protocolFlags) planSum(cmd *cobra.Command, fs *pflag.FlagSet, target fl
 		if solve == "noise-bits" {
 			solution = map[string]any{"noise-bits": d.NoiseBits, "design": d}
 		}
-		return printJSON(cmd.OutOrStdout(), map[string]any{"solution": solution, "check": documented{r.Document(), p.largest(r)}})
+		return printJSON(cmd.OutOrStdout(), map[string]any{"solution": solution, "check": documented{r.Document(), p.largestOf(r)}})
 	}
 	out := printer{w: cmd.OutOrStdout()}
 	if solve == "noise-bits" {
@@ -197,7 +197,7 @@ func (p *protocolFlags) planSum(cmd *cobra.Command, fs *pflag.FlagSet, target fl
 	if out.err != nil {
 		return out.err
 	}
-	return printReply(cmd.OutOrStdout(), r, p.largest(r))
+	return printReply(cmd.OutOrStdout(), r, p.largestOf(r))
 }
 
 func describeDesign(p vecsum.Params, q account.Query) (designJSON, error) {

@@ -54,6 +54,9 @@ func ForRound(m Mechanism, key [32]byte) Mechanism {
 // probability 1.2e-15, is cut.
 const seedUnit = 1 << 28
 
+// TriesExponent says how many seeds [Facts.Largest] lets a liar try: 2^TriesExponent.
+const TriesExponent = 40
+
 // bestScore is √(2·ln 2^40), which the largest of 2^40 standard normal values exceeds with a chance
 // of 5 %.
 const bestScore = 7.446
