@@ -302,7 +302,7 @@ func (l *live) measure(r *train.Run, m train.Metrics) {
 	t := &l.task
 	t.Eps, t.EpsAt, t.Accuracy, t.Loss = m.Epsilon, m.Round, m.Accuracy, dp.Number(m.Loss)
 	operate.Compare(t, r.Setup)
-	if named := train.Named(m.Numbers); len(named) > 0 {
+	if named := measures(m.Numbers); len(named) > 0 {
 		t.Facts = slices.DeleteFunc(slices.Clone(t.Facts), func(f dashboard.Fact) bool { return f.Name == alsoMeasured })
 		t.Facts = append(t.Facts, dashboard.Fact{Name: alsoMeasured, Value: strings.Join(named, ", ")})
 	}
@@ -313,7 +313,7 @@ func (l *live) measure(r *train.Run, m train.Metrics) {
 func (l *live) evaluated(r *train.Run, m train.Metrics) {
 	if l.board != nil {
 		l.set(func(*dashboard.View) {
-			l.lap(1, int64(r.Data.Eval.Len()))
+			l.lap(1, r.Data.Examples)
 			l.measure(r, m)
 			l.examine(r, r.Evaluation, m.Round)
 		})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/durable"
+	"github.com/riffle-dp/riffle/page/dashboard"
 	"github.com/riffle-dp/riffle/page/report"
 	"github.com/riffle-dp/riffle/run/train"
 	"github.com/riffle-dp/riffle/service/operate"
@@ -21,13 +22,15 @@ func writeReport(r *train.Run, s *train.Summary, interrupted bool) error {
 	privacy := privacyOf(r)
 	privacy.ReportsPerRound, privacy.Rounds, privacy.PlannedRounds = float64(s.ClientGradients)/float64(max(1, s.Rounds)), s.Rounds, c.Rounds
 	privacy.Epsilon, privacy.Method, privacy.Source = float64(s.Epsilon), s.Bound, s.BoundSource
+	var shown dashboard.View
+	operate.Compare(&shown, r.Setup)
 	page := report.Run{
 		Title:   title(r),
 		Command: command(c), Version: number + " (" + commit + ")",
 		Started: time.Now().Add(-time.Duration(s.Seconds * float64(time.Second))).Format("2006-01-02 15:04"), Seconds: s.Seconds,
 		TestAccuracy: s.Evaluation.Accuracy, TestLoss: s.Evaluation.Loss,
-		Evaluated: operate.Evaluated(r.Setup, int64(s.Evaluation.Examples)),
-		Baseline:  s.Baseline.Text, Also: strings.Join(train.Named(s.Numbers), ", "),
+		Evaluated: shown.Evaluated,
+		Baseline:  s.Baseline.Text, Also: strings.Join(measures(s.Numbers), ", "),
 		Warnings: s.Warnings, Privacy: privacy,
 	}
 	if s.LabelUnit != 0 {

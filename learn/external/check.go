@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// Level says how bad a finding is.
-type Level string
+// grade says how bad a finding is.
+type grade string
 
 const (
-	Fine    Level = "ok"
-	Warning Level = "warning" // it may be meant so
-	Failed  Level = "failed"  // it must be corrected
+	Fine    grade = "ok"
+	Warning grade = "warning" // it may be meant so
+	Failed  grade = "failed"  // it must be corrected
 )
 
 // Finding is the result of one check.
 type Finding struct {
 	Check string `json:"check"`
-	Level Level  `json:"level"`
+	Level grade  `json:"level"`
 	Text  string `json:"text"`
 }
 
@@ -72,7 +72,7 @@ func Check(ctx context.Context, c Config, speed time.Duration) (*Checked, error)
 	return k.out, k.others(ctx, c)
 }
 
-func (k *checker) found(check string, level Level, format string, args ...any) {
+func (k *checker) found(check string, level grade, format string, args ...any) {
 	k.out.Findings = append(k.out.Findings, Finding{check, level, fmt.Sprintf(format, args...)})
 }
 
@@ -103,7 +103,7 @@ func (k *checker) session(ctx context.Context, s *Session) (err error) {
 		k.found("initial", Warning, "no initial parameters: learning starts at zeros, where a network with hidden layers cannot learn")
 	}
 	// The checks hold all rows that they compare: 64 MiB of them are enough.
-	n := min(int64(s.Batch()), a.Clients, max(2, int64(64<<20/(4*a.Dim))))
+	n := min(int64(s.size()), a.Clients, max(2, int64(64<<20/(4*a.Dim))))
 	ids := make([]int64, n)
 	for i := range ids {
 		ids[i] = int64(i) * a.Clients / n // from all parts

@@ -20,7 +20,7 @@ func checked(t *testing.T, mode string) *Checked {
 }
 
 // level returns how bad a check's finding is.
-func level(c *Checked, check string) (Level, string) {
+func level(c *Checked, check string) (grade, string) {
 	for _, f := range c.Findings {
 		if f.Check == check {
 			return f.Level, f.Text
@@ -47,7 +47,7 @@ func TestCheckOfGoodPrograms(t *testing.T) {
 func TestCheckFinds(t *testing.T) {
 	for mode, want := range map[string]struct {
 		check string
-		level Level
+		level grade
 		text  string
 	}{
 		"mixes":    {"own data", Failed, "it has their data in it"},

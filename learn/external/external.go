@@ -32,13 +32,13 @@ const (
 	opError     = "error"
 )
 
-// Purpose says what a program is asked to serve.
-type Purpose string
+// purpose says what a program is asked to serve.
+type purpose string
 
 const (
-	Simulate Purpose = "simulate" // all clients' data, and the evaluation's
-	Client   Purpose = "client"   // the data of the clients that it is asked for
-	Evaluate Purpose = "evaluate" // the evaluation's data only
+	Simulate purpose = "simulate" // all clients' data, and the evaluation's
+	Client   purpose = "client"   // the data of the clients that it is asked for
+	Evaluate purpose = "evaluate" // the evaluation's data only
 )
 
 // MaxDim is the largest number of parameters.
@@ -60,7 +60,7 @@ type Config struct {
 	// Program is a command line, split into words as a shell does it and run without one, or
 	// unix:PATH. Required.
 	Program string
-	Purpose Purpose // Required.
+	Purpose purpose // Required.
 	Task    string  // its name; empty in a simulation
 	Clients int64   // n; 0: the program says it
 	Seed    uint64
@@ -78,12 +78,12 @@ type About struct {
 	// signs, so that all rows are gradients.
 	Delta      bool
 	Name       string // for people; may be empty
-	Parameters []Parameter
+	Parameters []parameter
 	Initial    []float32 // where learning starts
 }
 
-// Parameter is a tensor of the model.
-type Parameter struct {
+// parameter is a tensor of the model.
+type parameter struct {
 	Name  string
 	Shape []int
 }
@@ -179,15 +179,15 @@ func count(meta map[string]string, key string, most int64) (int64, error) {
 const maxParameters = 1 << 14
 
 // parameters reads the names and shapes of a model's tensors.
-func parameters(text string, dim int) (out []Parameter, err error) {
+func parameters(text string, dim int) (out []parameter, err error) {
 	if text == "" {
-		return []Parameter{{"theta", []int{dim}}}, nil
+		return []parameter{{"theta", []int{dim}}}, nil
 	}
 	seen := map[string]bool{}
 	total := 0
 	for word := range strings.SplitSeq(text, " ") {
 		name, sizes, ok := strings.Cut(word, "=")
-		p := Parameter{Name: name, Shape: []int{}}
+		p := parameter{Name: name, Shape: []int{}}
 		odd := func(r rune) bool { return r <= ' ' || r > '~' }
 		if !ok || name == "" || len(name) > 200 || strings.ContainsFunc(name, odd) || name == "__metadata__" {
 			return nil, fmt.Errorf("parameters have the word %q, want name=shape, as conv.weight=8x1x5x5", clipped(word))

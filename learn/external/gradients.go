@@ -125,7 +125,7 @@ func (c *conversation) err() error {
 // send makes the requests.
 func (c *conversation) send() {
 	defer close(c.sent)
-	size := c.Batch()
+	size := c.size()
 	for from := 0; from < len(c.ids); from += size {
 		b := &batch{ids: c.ids[from:min(from+size, len(c.ids))]}
 		select {

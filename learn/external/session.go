@@ -75,8 +75,8 @@ func Open(ctx context.Context, c Config) (*Session, error) {
 // Odd returns how many values of rows were NaN or infinite, and counted as 0.
 func (s *Session) Odd() int64 { return s.odd.Load() }
 
-// Batch returns the largest number of rows of an answer.
-func (s *Session) Batch() int { return max(1, min(maxRows, maxRowBytes/(4*s.About.Dim))) }
+// size returns the largest number of rows of an answer.
+func (s *Session) size() int { return max(1, min(maxRows, maxRowBytes/(4*s.About.Dim))) }
 
 // Close ends the session: the program gets a close, if no answer is outstanding, and then the
 // end of its input. A program that was started is ended if it does not end.

@@ -74,8 +74,8 @@ func TestEach(t *testing.T) {
 					c.Program = listen(t, "good")
 				}
 			})
-			if s.About.Dim != programDim || s.About.Clients != programClients || s.About.Delta != (mode == "delta") || s.Batch() != maxRows {
-				t.Fatalf("about %+v, batches of %d", s.About, s.Batch())
+			if s.About.Dim != programDim || s.About.Clients != programClients || s.About.Delta != (mode == "delta") || s.size() != maxRows {
+				t.Fatalf("about %+v, batches of %d", s.About, s.size())
 			}
 			for round := range int64(3) {
 				ids := someIDs([]int{programClients, 1, 300}[round])

@@ -2,31 +2,22 @@ package model
 
 import "fmt"
 
-// ExternalConfig describes a model that a program computes.
-type ExternalConfig struct {
-	Name  string   // Required.
-	Names []string // of the tensors, in the order of theta. Required.
-	// Shapes are the tensors' shapes. Required.
-	Shapes [][]int
-	// Initial are the parameters to start from; nil: zeros.
-	Initial []float32
-}
-
 // NewExternal returns a model of which only the parameters are known: a program computes its
-// gradients and evaluates it. Grad, GradCoord, Predict and Evaluate panic.
-func NewExternal(c ExternalConfig) (*Model, error) {
-	if len(c.Names) == 0 || len(c.Names) != len(c.Shapes) {
-		return nil, fmt.Errorf("model: %d names of tensors, %d shapes", len(c.Names), len(c.Shapes))
+// gradients and evaluates it. theta has the named tensors, of these shapes, in this order, and
+// starts at initial; nil: zeros. Grad, GradCoord, Predict and Evaluate panic.
+func NewExternal(name string, names []string, shapes [][]int, initial []float32) (*Model, error) {
+	if len(names) == 0 || len(names) != len(shapes) {
+		return nil, fmt.Errorf("model: %d names of tensors, %d shapes", len(names), len(shapes))
 	}
 	var l layout
-	for i, name := range c.Names {
-		l = append(l, part{name: name, shape: c.Shapes[i]})
+	for i, n := range names {
+		l = append(l, part{name: n, shape: shapes[i]})
 	}
-	m := newModel(c.Name, 0, 0, l, outside{})
-	if c.Initial != nil && len(c.Initial) != m.Params {
-		return nil, fmt.Errorf("model: %d initial parameters, want %d", len(c.Initial), m.Params)
+	m := newModel(name, 0, 0, l, outside{})
+	if initial != nil && len(initial) != m.Params {
+		return nil, fmt.Errorf("model: %d initial parameters, want %d", len(initial), m.Params)
 	}
-	m.initial = append([]float32(nil), c.Initial...)
+	m.initial = append([]float32(nil), initial...)
 	return m, nil
 }
 

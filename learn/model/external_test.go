@@ -7,8 +7,8 @@ import (
 )
 
 func TestExternal(t *testing.T) {
-	c := ExternalConfig{Name: "tiny", Names: []string{"w", "b"}, Shapes: [][]int{{2, 2}, {}}, Initial: []float32{1, 2, 3, 4, 5}}
-	m, err := NewExternal(c)
+	start := []float32{1, 2, 3, 4, 5}
+	m, err := NewExternal("tiny", []string{"w", "b"}, [][]int{{2, 2}, {}}, start)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -16,30 +16,25 @@ func TestExternal(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	first := m.Init(3)
-	if !reflect.DeepEqual(first, c.Initial) {
+	if !reflect.DeepEqual(first, start) {
 		t.Errorf("starts at %v", first)
 	}
 	first[0] = 9
 	if m.Init(3)[0] != 1 {
 		t.Error("the start can be changed")
 	}
-	tensors, err := m.Tensors(c.Initial)
+	tensors, err := m.Tensors(start)
 	if err != nil || len(tensors) != 2 || tensors[0].Name != "w" || !reflect.DeepEqual(tensors[0].Shape, []int{2, 2}) || len(tensors[1].Shape) != 0 {
 		t.Fatalf("%+v, %v", tensors, err)
 	}
-	if back, err := m.Theta(tensors); err != nil || !reflect.DeepEqual(back, c.Initial) {
+	if back, err := m.Theta(tensors); err != nil || !reflect.DeepEqual(back, start) {
 		t.Errorf("%v, %v", back, err)
 	}
-	c.Initial = nil
-	if m, err = NewExternal(c); err != nil || !reflect.DeepEqual(m.Init(1), make([]float32, 5)) {
+	if m, err = NewExternal("tiny", []string{"w", "b"}, [][]int{{2, 2}, {}}, nil); err != nil || !reflect.DeepEqual(m.Init(1), make([]float32, 5)) {
 		t.Errorf("without a start: %v", err)
 	}
-	for want, c := range map[string]ExternalConfig{
-		"0 names":              {},
-		"1 names":              {Names: []string{"w"}},
-		"4 initial parameters": {Names: []string{"w"}, Shapes: [][]int{{5}}, Initial: make([]float32, 4)},
-	} {
-		if _, err := NewExternal(c); err == nil || !strings.Contains(err.Error(), want) {
+	for want, names := range map[string][]string{"0 names": {}, "2 names": {"w", "b"}, "4 initial parameters": {"w"}} {
+		if _, err := NewExternal("x", names, [][]int{{5}}, make([]float32, 4)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}

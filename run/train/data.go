@@ -36,6 +36,7 @@ type Data struct {
 	// the "test" or the "validation" set.
 	EvalImages *dataset.Images
 	EvalName   string
+	Examples   int64 // number of examples in Eval; 0: a program has them and does not say
 	// Classes names the classes, an image's by number; nil for a regression. ClassNames are
 	// those for people: the names in a folder of images if it has them, otherwise Classes.
 	Classes, ClassNames []string
@@ -124,6 +125,7 @@ func (c Config) load() (*Data, error) {
 	if err != nil {
 		return nil, err
 	}
+	d.Examples = int64(d.Eval.Len())
 	if d.ClassNames == nil {
 		d.ClassNames = d.Classes
 	}

@@ -1,9 +1,9 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -73,14 +73,12 @@ func (c Config) resolveExternal(ctx context.Context) (_ Config, d *Data, m *mode
 		}
 	}()
 	about := p.session.About
-	described := model.ExternalConfig{Name: about.Name, Initial: about.Initial}
-	if described.Name == "" {
-		described.Name = external
-	}
+	var names []string
+	var shapes [][]int
 	for _, t := range about.Parameters {
-		described.Names, described.Shapes = append(described.Names, t.Name), append(described.Shapes, t.Shape)
+		names, shapes = append(names, t.Name), append(shapes, t.Shape)
 	}
-	if m, err = model.NewExternal(described); err != nil {
+	if m, err = model.NewExternal(cmp.Or(about.Name, external), names, shapes, about.Initial); err != nil {
 		return c, nil, nil, inputError("%v", err)
 	}
 	c.Population = about.Clients
@@ -107,7 +105,7 @@ func (c Config) resolveExternal(ctx context.Context) (_ Config, d *Data, m *mode
 	if p.start, err = p.session.Evaluate(ctx, m.Init(uint64(c.Seed))); err != nil {
 		return c, nil, nil, err
 	}
-	d = &Data{Train: &dataset.Table{}, Eval: &dataset.Table{}, EvalName: "test", program: p}
+	d = &Data{Train: &dataset.Table{}, Eval: &dataset.Table{}, EvalName: "test", Examples: int64(p.start["examples"]), program: p}
 	if _, ok := p.start["accuracy"]; ok {
 		d.Classes = []string{}
 	}
@@ -187,14 +185,6 @@ func numbers(e *model.Evaluation) map[string]dp.Number {
 			out = map[string]dp.Number{}
 		}
 		out[name] = dp.Number(x)
-	}
-	return out
-}
-
-// Named lists figures by name, as "auc 0.93, recall 0.5".
-func Named(numbers map[string]dp.Number) (out []string) {
-	for _, name := range slices.Sorted(maps.Keys(numbers)) {
-		out = append(out, fmt.Sprintf("%s %.4g", name, float64(numbers[name])))
 	}
 	return out
 }

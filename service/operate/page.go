@@ -75,19 +75,13 @@ func gray(images *dataset.Images, i int) *image.Gray {
 	return g
 }
 
-// Evaluated names the data of evaluation, such as "10,000 test examples". A program may not say
-// how many examples it has.
-func Evaluated(t *train.Setup, examples int64) string {
-	if examples == 0 {
-		return "the program's " + t.Data.EvalName + " examples"
-	}
-	return dashboard.Grouped(examples) + " " + t.Data.EvalName + " examples"
-}
-
 // Compare fills in on which data a task's model is evaluated, and how it compares with the
 // best constant.
 func Compare(t *dashboard.View, of *train.Setup) {
-	t.Evaluated = Evaluated(of, int64(of.Data.Eval.Len()))
+	t.Evaluated = "the program's " + of.Data.EvalName + " examples"
+	if n := of.Data.Examples; n > 0 {
+		t.Evaluated = dashboard.Grouped(n) + " " + of.Data.EvalName + " examples"
+	}
 	t.Baseline = of.Baseline.Short
 	if accuracy, loss := float64(t.Accuracy), float64(t.Loss); !math.IsNaN(loss) {
 		t.Warning = of.Baseline.NotBeaten(accuracy, loss)
