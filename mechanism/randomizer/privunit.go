@@ -65,6 +65,7 @@ type privUnit struct {
 type sphere struct {
 	pure
 	dense
+	law     heights // of ⟨v,u⟩
 	mean    float64 // m = E⟨v,u⟩
 	longest float64 // largest length that Check accepts, in grid units
 	// scratch holds *privUnitScratch, which keeps the noise out of reports.
@@ -97,6 +98,7 @@ func newCapped(name string, c Config, k sphereCap) (Randomizer, error) {
 	}
 	m := &privUnit{cap: k}
 	event := m.split(c.Dim, c.Eps0)
+	m.law = m
 	if err := m.make(name, c, event); err != nil {
 		return nil, err
 	}
@@ -177,37 +179,30 @@ func privUnitSlack(dim int) float64 {
 	return 1.01*(grid+length+base) + scalars        // 1.01 covers second-order terms
 }
 
-// Randomize overwrites r with a randomized report of x; see [PrivUnit] for inputs
-// outside the domain.
-func (m *privUnit) Randomize(src rng.Source, x []float32, r *Report) { m.randomize(src, m, x, r) }
-
-// AddSeveral adds the sum of count reports of x; see [Several].
-func (m *privUnit) AddSeveral(src rng.Source, sum []int64, x []float32, count int64) {
-	m.addSeveral(src, m, sum, x, count)
-}
-
 // heights draws ⟨v,u⟩ = t and √(1−t²).
 type heights interface {
 	height(src rng.Source) (t, sin float64)
 }
 
-func (m *sphere) randomize(src rng.Source, law heights, x []float32, r *Report) {
+// Randomize overwrites r with a randomized report of x; see [PrivUnit] for inputs
+// outside the domain.
+func (m *sphere) Randomize(src rng.Source, x []float32, r *Report) {
 	checkInput(m.facts.Dim, x)
 	checkReport(r, 0, m.facts.Dim)
 	scratch := m.scratch.Get().(*privUnitScratch)
 	defer m.scratch.Put(scratch)
 
-	along, across := m.direction(src, law, &x, scratch)
+	along, across := m.direction(src, &x, scratch)
 	round(r.Value, x, scratch.z, along, across)
 }
 
 // direction draws the report except for its last step: the report is along·x + across·z,
 // rounded, with z in the scratch. It replaces *x by a cleaned copy if *x is zero or not
 // finite.
-func (m *sphere) direction(src rng.Source, law heights, x *[]float32, scratch *privUnitScratch) (along, across float64) {
+func (m *sphere) direction(src rng.Source, x *[]float32, scratch *privUnitScratch) (along, across float64) {
 	s := m.noise(src, x, scratch)
 	sign := m.sign(src, s.xx)
-	t, sin := law.height(src)
+	t, sin := m.law.height(src)
 	return combine(m.facts.Dim, s, sign*t, sin, privUnitUnit*length(src))
 }
 
@@ -236,12 +231,12 @@ func (s *privUnitScratch) noise(src rng.Source, x *[]float32) sums {
 	return out
 }
 
-// addSeveral adds the sum of count reports of x: see [Several]. Report i is R_i·(t_i·u + sin_i·w_i) with u the
+// AddSeveral adds the sum of count reports of x: see [Several]. Report i is R_i·(t_i·u + sin_i·w_i) with u the
 // direction of x and the w_i independent and uniform on the unit sphere across u. The sum of the
 // parts across u has a uniform direction too, which does not depend on its length, and
 // the length is built up term by term: a uniform w has with any other vector across u the cosine of a uniform
 // point of a sphere of d−1 dimensions.
-func (m *sphere) addSeveral(src rng.Source, law heights, sum []int64, x []float32, count int64) {
+func (m *sphere) AddSeveral(src rng.Source, sum []int64, x []float32, count int64) {
 	checkInput(m.facts.Dim, x)
 	checkSeveral(m.facts.Dim, sum, count)
 	scratch := m.scratch.Get().(*privUnitScratch)
@@ -250,7 +245,7 @@ func (m *sphere) addSeveral(src rng.Source, law heights, sum []int64, x []float3
 	var t, square float64 // along u; squared length across it
 	for range count {
 		sign := m.sign(src, s.xx)
-		h, sin := law.height(src)
+		h, sin := m.law.height(src)
 		long := length(src)
 		t += float64(long * sign * h)
 		part := long * sin

@@ -296,6 +296,7 @@ func TestPrivUnitRatioOfFrequencies(t *testing.T) {
 			continue // the projection blurs the ratio: no power
 		}
 		broken := *m
+		broken.law = &broken
 		broken.rare *= .8
 		if !refuted(count(&broken, x, 3), count(&broken, y, 4), m.Event().Eps0) {
 			t.Errorf("d = %d: a coin off by a fifth is not noticed", dim)

@@ -136,6 +136,7 @@ func newStepUnit(c Config) (Randomizer, error) {
 	if k := m.caps[len(m.caps)-1]; c.Dim > 1 && !(k.sin > 0 && k.mass > 0) {
 		return nil, fmt.Errorf("randomizer: no cap found for dim = %d, edges = %v", c.Dim, edges)
 	}
+	m.law = m
 	if err := m.make(StepUnit, c, m.mix(c)); err != nil {
 		return nil, err
 	}
@@ -214,15 +215,6 @@ func stepsEvent(eps0, height float64, shares []float64, eta float64) dp.Report {
 		return dp.Report{Class: dp.Generic, Eps0: eps0}
 	}
 	return dp.Report{Class: dp.Rising, Eps0: eps0, Steps: dp.NewSteps(height, shares, eta)}
-}
-
-// Randomize overwrites r with a randomized report of x; see [StepUnit] for inputs outside the
-// domain.
-func (m *stepUnit) Randomize(src rng.Source, x []float32, r *Report) { m.randomize(src, m, x, r) }
-
-// AddSeveral adds the sum of count reports of x; see [Several].
-func (m *stepUnit) AddSeveral(src rng.Source, sum []int64, x []float32, count int64) {
-	m.addSeveral(src, m, sum, x, count)
 }
 
 // height draws t = ⟨v,u⟩ and √(1−t²). Exact coins choose the part of the mixture, then t comes
