@@ -30,6 +30,9 @@ func (d Document) Verify(ctx context.Context) (Verdict, error) {
 	if err := d.validate(); err != nil {
 		return Verdict{}, err
 	}
+	if err := d.Query.fitsSteps(); err != nil {
+		return Verdict{}, err
+	}
 	times := d.Query.Rounds
 	if d.Query.Participation == dp.Once {
 		times = 1 // batches are disjoint: a client is in only one of them

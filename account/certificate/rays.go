@@ -68,10 +68,8 @@ func (d Document) steps() ([]ray, error) {
 		sum = add(sum, real(share))
 	}
 	least, most := add(one, mul(mul(w, sum), low)), add(one, mul(mul(w, sum), high))
-	top := add(one, mul(w, whole(int64(len(q.Shares)))))
-	// The pair does not use eps0, but these steps say something about it.
-	if exp(add(real(q.Eps0), real(1e-9))).Cmp(top) < 0 {
-		return nil, reject("reports with these steps are not %v-LDP", q.Eps0)
+	if err := q.fitsSteps(); err != nil {
+		return nil, err
 	}
 	below := sub(one, mul(real(q.Shares[0]), high))
 	gap := sub(most, least)
@@ -107,6 +105,16 @@ func (d Document) steps() ([]ray, error) {
 		}
 	}
 	return out, nil
+}
+
+// fitsSteps returns an error if the steps of a query contradict its eps0, which some methods
+// use and others do not.
+func (q Query) fitsSteps() error {
+	top := add(real(1), mul(real(q.Height), whole(int64(len(q.Shares)))))
+	if exp(add(real(q.Eps0), real(1e-9))).Cmp(top) < 0 {
+		return reject("reports with these steps are not %v-LDP", q.Eps0)
+	}
+	return nil
 }
 
 // curveOf is curve for a pair that is given by its rays. The numbers of reports share the

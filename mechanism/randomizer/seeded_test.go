@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/dp/amplify"
 	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/mechanism/rng"
 	"github.com/riffle-dp/riffle/mechanism/sample"
@@ -340,8 +341,9 @@ func TestOddEdgesPromise(t *testing.T) {
 		{Eps0: .1, Encoding: Seed, Edges: []float64{6}},
 		{Eps0: 1, Encoding: Seed, Edges: []float64{1, math.Nextafter(1, 2)}}, // equal shares
 		{Eps0: 1, Encoding: Values, Edges: []float64{1, math.Nextafter(1, 2)}},
+		{Eps0: 1, Encoding: Values, Edges: []float64{6}}, // in 37 dimensions a share of 1e-31
 	} {
-		for _, c.Dim = range []int{1 << 10, 1 << 24} {
+		for _, c.Dim = range []int{37, 1 << 10, 1 << 24} {
 			if c.Radius = 1; c.Dim > 1<<20 && c.Encoding == Values {
 				continue
 			}
@@ -353,6 +355,11 @@ func TestOddEdgesPromise(t *testing.T) {
 			e := m.Event()
 			if err := (dp.Round{Report: e, Trust: dp.Shuffle, Participation: dp.All, Population: 9}).Validate(); err != nil {
 				t.Errorf("%+v: %v", c, err)
+			}
+			if e.Class == dp.Rising {
+				if _, err := amplify.Rising(amplify.Steps{Height: e.Steps.Height, Tails: e.Steps.Each(), Eta: e.Steps.Eta}); err != nil {
+					t.Errorf("%+v: %v", c, err)
+				}
 			}
 			if !(e.Eps0 >= c.Eps0) {
 				t.Errorf("%+v promises eps0 = %v", c, e.Eps0)
