@@ -51,6 +51,8 @@ type CSVConfig struct {
 	// package computes one.
 	Scale map[string]Scaling
 	Rest  Scaling
+	// Declared says how text and empty cells are read, and which columns are not.
+	Declared Declared
 }
 
 // Scaling maps a cell v to (v − Shift)/Unit.
@@ -85,6 +87,10 @@ type CSV struct {
 	// Labels are the texts of the classes; nil for a regression.
 	Labels []string
 	Table  *Table
+	// Binary marks the features that are 0 or 1: categories and indicators. nil: none. A row
+	// has at most Ones of them that are 1.
+	Binary []bool
+	Ones   int
 	// Blanks is the number of blank rows, and Why the error of the first of them.
 	Blanks int
 	Why    error
@@ -120,14 +126,14 @@ func ReadCSV(path string, c CSVConfig) (*CSV, error) {
 // part of a cell. name stands for the file in errors.
 //
 // The first line is the header: column names, none empty, all different, one
-// of them c.Label. All other columns are features: decimal numbers that
-// float32 can hold, scaled or not. Every record has as many cells as the
+// of them c.Label. All other columns that are not dropped are features: decimal
+// numbers that float32 can hold, scaled or not, or declared categories. Every record has as many cells as the
 // header. A class is a cell of the label column, not empty and without spaces
 // around it; classes are numbered in sorted order, integers by value before
 // all other texts by their bytes, and there are at least two. The order names
 // classes and decides nothing else, so no type is guessed.
 //
-// Memory: 4 bytes per cell, up to 2.5 times that while it grows, and one record.
+// Memory: 4 bytes per feature, up to 2.5 times that while it grows, and one record.
 // Errors quote the offending cell: they are for whoever owns the file.
 func parseCSV(r io.Reader, name string, c CSVConfig) (*CSV, error) {
 	p := &csvParser{name: name, config: c, classes: map[string]int32{}}
@@ -199,11 +205,16 @@ type csvParser struct {
 	reader  *csv.Reader
 	columns []string // all, the label included
 	scale   []Scaling
+	read    []column
 	label   int
 	out     Table
 	classes map[string]int32 // numbered in order of appearance until finish sorts them
 	names   []string
 	last    int // the line on which the last good record began
+
+	features []string // their names
+	binary   []bool   // which features are 0 or 1; nil: none
+	ones     int
 
 	finished int   // number of complete rows
 	blanks   []int // indices of blank rows
@@ -283,8 +294,7 @@ func (p *csvParser) header() error {
 		}
 		p.scale[j] = s
 	}
-	p.out.Dim = len(p.columns) - 1
-	return nil
+	return p.declare(seen)
 }
 
 func (p *csvParser) row(cells []string) error {
@@ -292,28 +302,17 @@ func (p *csvParser) row(cells []string) error {
 		return fmt.Errorf("dataset: %s: line %d has %d cells, the header %d", p.name, p.last, len(cells), len(p.columns))
 	}
 	for j, cell := range cells {
-		if j == p.label && !p.config.Regression {
-			y, err := p.class(cell)
-			if err != nil {
+		if j == p.label {
+			if err := p.answer(cell); err != nil {
 				return err
 			}
-			p.out.Y = append(p.out.Y, y)
 			continue
 		}
-		v, rule := number(cell)
-		if rule == "" {
-			x := p.scale[j].apply(v)
-			if finite(x) {
-				if j == p.label {
-					p.out.Targets = append(p.out.Targets, x)
-				} else {
-					p.out.X = append(p.out.X, x)
-				}
-				continue
+		if c := &p.read[j]; !c.skip {
+			if err := p.cell(c, cell); err != nil {
+				return fmt.Errorf("%s: %.40q %w", p.at(j), cell, err)
 			}
-			rule = "is too large for a float32"
 		}
-		return fmt.Errorf("%s: %.40q %s", p.at(j), cell, rule)
 	}
 	p.finished++
 	return nil
@@ -335,26 +334,25 @@ func (p *csvParser) blank(err error) {
 	p.finished++
 }
 
-// number reads a cell as a decimal number, or returns the rule that the cell breaks.
-func number(cell string) (v float64, rule string) {
-	if cell == "" {
-		return 0, "is an empty cell, must be a number"
+// answer appends the cell of the label's column.
+func (p *csvParser) answer(cell string) error {
+	if !p.config.Regression {
+		y, err := p.class(cell)
+		if err == nil {
+			p.out.Y = append(p.out.Y, y)
+		}
+		return err
 	}
-	v, err := strconv.ParseFloat(cell, 64)
-	if err == nil && (math.IsNaN(v) || math.IsInf(v, 0)) {
-		return 0, "must be finite"
-	}
-	// ParseFloat takes hexadecimal and underscores too.
-	if strings.Trim(cell, "0123456789+-.eE") != "" || strings.ContainsAny(cell, "xX_") {
-		return 0, "is not a number"
+	v, err := number(cell)
+	y := p.scale[p.label].apply(v)
+	if err == nil && !finite(y) {
+		err = errTooLarge
 	}
 	if err != nil {
-		if errors.Is(err, strconv.ErrRange) {
-			return 0, "is too large for a float32"
-		}
-		return 0, "is not a number"
+		return fmt.Errorf("%s: %.40q %w", p.at(p.label), cell, err)
 	}
-	return v, ""
+	p.out.Targets = append(p.out.Targets, y)
+	return nil
 }
 
 func (p *csvParser) class(cell string) (int32, error) {
@@ -369,7 +367,7 @@ func (p *csvParser) class(cell string) (int32, error) {
 	case strings.TrimSpace(cell) != cell:
 		return 0, fmt.Errorf("%s: class %.40q must not have spaces around it", p.at(p.label), cell)
 	case p.config.Classes != nil && !slices.Contains(p.config.Classes, cell):
-		return 0, fmt.Errorf("%s: class %.40q is none of the %d that there are", p.at(p.label), cell, len(p.config.Classes))
+		return 0, fmt.Errorf("%s: class %.40q %w", p.at(p.label), cell, classError(len(p.config.Classes)))
 	case len(p.names) == MaxCSVClasses:
 		return 0, fmt.Errorf("%s: %.40q would be class %d, at most %d are read; numbers to predict need a loss of their own, such as absolute",
 			p.at(p.label), cell, MaxCSVClasses+1, MaxCSVClasses)
@@ -393,7 +391,7 @@ func (p *csvParser) finish() (*CSV, error) {
 			table.Blank[i] = true
 		}
 	}
-	out.Columns = slices.Delete(slices.Clone(p.columns), p.label, p.label+1)
+	out.Columns, out.Binary, out.Ones = p.features, p.binary, p.ones
 	if p.config.Regression {
 		return out, nil
 	}

@@ -1,0 +1,383 @@
+package dataset
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Declared is what its owners declare public of a table's columns, besides ranges. It is all
+// that decides which features a row has: none of it is read off the rows.
+type Declared struct {
+	// Categories lists the texts of a column, each of which becomes a feature that is 1 in rows
+	// with this text and 0 in others. The last one may be Others: it stands for all other texts,
+	// which are refused without it.
+	Categories map[string][]string
+	// Missing says what an empty cell counts as. The name * stands for all columns of numbers
+	// that have no entry of their own.
+	Missing map[string]Fill
+	// Drop names the columns that are not read.
+	Drop []string
+}
+
+// Others is the category of all texts that a column's other categories do not name, the empty
+// one too if nothing is declared for missing cells.
+const Others = "*"
+
+// Fill is what an empty cell counts as.
+type Fill struct {
+	// Text is a number in the column's own units, before any scaling, or one of its categories.
+	Text string
+	// Indicator adds a feature that is 1 where the cell is empty.
+	Indicator bool
+}
+
+// Errors about cells that a declaration would make usable. They are wrapped by errors about rows.
+var (
+	ErrText     = errors.New("is not a number")
+	ErrMissing  = errors.New("is an empty cell")
+	ErrCategory = errors.New("is none of the column's categories")
+	ErrClass    = errors.New("is none of the classes")
+)
+
+// classError is an ErrClass that says how many classes there are.
+type classError int
+
+func (n classError) Error() string { return fmt.Sprintf("is none of the %d that there are", int(n)) }
+
+func (classError) Is(target error) bool { return target == ErrClass }
+
+// indicated ends the text of a Fill with an indicator.
+const indicated = "+indicator"
+
+// ParseDeclared reads declarations:
+//
+//   - categories, as "city=berlin|paris|*,sex=f|m";
+//   - missing, as "age=40,income=30000+indicator,*=0";
+//   - drop, as "id,name".
+//
+// Any may be empty. A backslash before one of , = | and \ makes it a part of a name or text.
+func ParseDeclared(categories, missing, drop string) (d Declared, err error) {
+	for column, text := range entries(categories, &err) {
+		texts := pieces(text, '|')
+		if err == nil {
+			err = checkCategories(column, texts)
+		}
+		if d.Categories == nil {
+			d.Categories = map[string][]string{}
+		}
+		d.Categories[column] = texts
+	}
+	for column, text := range entries(missing, &err) {
+		text, indicator := strings.CutSuffix(text, indicated)
+		if d.Missing == nil {
+			d.Missing = map[string]Fill{}
+		}
+		d.Missing[column] = Fill{Text: unescape(text), Indicator: indicator}
+		if err == nil && text == "" {
+			err = fmt.Errorf("%q has no value (as age=40)", column)
+		}
+	}
+	if drop != "" {
+		d.Drop = pieces(drop, ',')
+	}
+	for i, column := range d.Drop {
+		if err == nil && (column == "" || slices.Contains(d.Drop[:i], column)) {
+			err = fmt.Errorf("column %q is empty or named twice", column)
+		}
+	}
+	if err != nil {
+		return Declared{}, err
+	}
+	return d, nil
+}
+
+func checkCategories(column string, texts []string) error {
+	if column == Others {
+		return errors.New("* is no column: each column has its own categories (as city=berlin|paris|*)")
+	}
+	for i, text := range texts {
+		switch {
+		case text == "":
+			return fmt.Errorf("column %q has an empty category; an empty cell is declared as missing", column)
+		case text != strings.TrimSpace(text) || !utf8.ValidString(text):
+			return fmt.Errorf("category %q of column %q must be UTF-8 without spaces around it", text, column)
+		case slices.Contains(texts[:i], text):
+			return fmt.Errorf("column %q has the category %q twice", column, text)
+		case text == Others && i < len(texts)-1:
+			return fmt.Errorf("column %q: * stands for all other texts and comes last", column)
+		}
+	}
+	if len(texts) < 2 {
+		return fmt.Errorf("column %q must have at least two categories, * among them (as city=berlin|paris|*)", column)
+	}
+	return nil
+}
+
+// ParseClasses reads the classes of a label, as "no|yes"; "" gives nil.
+func ParseClasses(text string) ([]string, error) {
+	if text == "" {
+		return nil, nil
+	}
+	classes := pieces(text, '|')
+	for i, class := range classes {
+		if class == "" || class != strings.TrimSpace(class) || !utf8.ValidString(class) || slices.Contains(classes[:i], class) {
+			return nil, fmt.Errorf("class %q is empty, has spaces around it, is not UTF-8 or is named twice (as no|yes)", class)
+		}
+	}
+	if len(classes) < 2 || len(classes) > MaxCSVClasses {
+		return nil, fmt.Errorf("%d classes, want 2 to %d (as no|yes)", len(classes), MaxCSVClasses)
+	}
+	return classes, nil
+}
+
+// entries yields the entries COLUMN=TEXT of a list. err gets the first problem, after which
+// nothing more is yielded.
+func entries(list string, err *error) func(yield func(column, text string) bool) {
+	return func(yield func(column, text string) bool) {
+		if list == "" || *err != nil {
+			return
+		}
+		seen := map[string]bool{}
+		for _, item := range cut(list, ',', -1) {
+			parts := cut(item, '=', 2)
+			column := unescape(parts[0])
+			switch {
+			case len(parts) < 2 || column == "":
+				*err = fmt.Errorf("%q must be COLUMN=...; a comma inside of a name or text is written \\,", item)
+			case seen[column]:
+				*err = fmt.Errorf("column %q is declared twice", column)
+			}
+			if seen[column] = true; *err != nil || !yield(column, parts[1]) {
+				return
+			}
+		}
+	}
+}
+
+// pieces cuts text at sep and resolves backslashes.
+func pieces(text string, sep byte) []string {
+	out := cut(text, sep, -1)
+	for i := range out {
+		out[i] = unescape(out[i])
+	}
+	return out
+}
+
+// cut cuts text at each sep without a backslash before it, into at most n parts; -1: no limit.
+func cut(text string, sep byte, n int) (out []string) {
+	begin := 0
+	for i := 0; i < len(text) && len(out) != n-1; i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case sep:
+			out, begin = append(out, text[begin:i]), i+1
+		}
+	}
+	return append(out, text[begin:])
+}
+
+// unescape removes backslashes before the characters with a meaning.
+func unescape(text string) string {
+	return strings.NewReplacer(`\\`, `\`, `\,`, `,`, `\=`, `=`, `\|`, `|`).Replace(text)
+}
+
+// column says how the cells of one column are read.
+type column struct {
+	skip       bool // dropped, or the label
+	scale      Scaling
+	categories map[string]int // nil: numbers
+	others     int            // place of Others; -1: none
+	width      int            // number of features without the indicator
+	filled     bool           // empty cells count as fill
+	fill       string
+	indicator  bool
+}
+
+// declare decides how each column is read, and names the features.
+func (p *csvParser) declare(seen map[string]int) error {
+	d := p.config.Declared
+	fail := func(format string, args ...any) error {
+		return fmt.Errorf("dataset: %s: %s", p.name, fmt.Sprintf(format, args...))
+	}
+	p.read = make([]column, len(p.columns))
+	for j := range p.read {
+		p.read[j] = column{scale: p.scale[j], width: 1, others: -1, skip: j == p.label}
+	}
+	for _, name := range d.Drop {
+		j, ok := seen[name]
+		if !ok || j == p.label {
+			return fail("column %q, which is to be dropped, is the label or no column", name)
+		}
+		if _, also := p.config.Scale[name]; also || d.Categories[name] != nil {
+			return fail("column %q is dropped, and has a range or categories", name)
+		}
+		p.read[j].skip = true
+	}
+	for name, texts := range d.Categories {
+		j, ok := seen[name]
+		if !ok || j == p.label {
+			return fail("categories of %q, which is the label or no column", name)
+		}
+		if err := checkCategories(name, texts); err != nil {
+			return fail("%v", err)
+		}
+		if _, also := p.config.Scale[name]; also {
+			return fail("column %q has categories, and a range too", name)
+		}
+		c := &p.read[j]
+		c.categories, c.width = make(map[string]int, len(texts)), len(texts)
+		for i, text := range texts {
+			if c.categories[text] = i; text == Others {
+				c.others = i
+			}
+		}
+	}
+	for name, fill := range d.Missing {
+		if name == Others {
+			continue
+		}
+		j, ok := seen[name]
+		if !ok || p.read[j].skip {
+			return fail("missing cells of %q, which is dropped, the label or no column", name)
+		}
+		p.read[j].fill, p.read[j].indicator, p.read[j].filled = fill.Text, fill.Indicator, true
+	}
+	rest, all := d.Missing[Others]
+	for j := range p.read {
+		c := &p.read[j]
+		if all && !c.skip && !c.filled && c.categories == nil {
+			c.fill, c.indicator, c.filled = rest.Text, rest.Indicator, true
+		}
+		if !c.filled {
+			continue
+		}
+		if _, known := c.categories[c.fill]; c.categories != nil && !known {
+			return fail("missing cells of %q count as %q, which is none of its categories", p.columns[j], c.fill)
+		}
+		if c.categories == nil {
+			v, rule := number(c.fill)
+			if rule == nil && !finite(c.scale.apply(v)) {
+				rule = errTooLarge
+			}
+			if rule != nil {
+				return fail("missing cells of %q count as %q, which %v", p.columns[j], c.fill, rule)
+			}
+		}
+	}
+	return p.nameFeatures()
+}
+
+// nameFeatures names the features and counts them.
+func (p *csvParser) nameFeatures() error {
+	p.features = nil
+	plain := true
+	for j, c := range p.read {
+		name := p.columns[j]
+		switch {
+		case c.skip:
+			continue
+		case c.categories == nil:
+			p.features = append(p.features, name)
+		default:
+			for _, text := range p.config.Declared.Categories[name] {
+				p.features = append(p.features, name+"="+text)
+			}
+			p.ones++
+		}
+		p.binary = append(p.binary, slices.Repeat([]bool{c.categories != nil}, c.width)...)
+		if c.indicator {
+			p.features, p.binary = append(p.features, name+" missing"), append(p.binary, true)
+			p.ones++
+		}
+		plain = plain && c.categories == nil && !c.indicator
+	}
+	if plain {
+		p.binary = nil
+	}
+	seen := map[string]bool{}
+	for _, name := range p.features {
+		if seen[name] {
+			return fmt.Errorf("dataset: %s: two features would be named %q", p.name, name)
+		}
+		seen[name] = true
+	}
+	if len(p.features) == 0 {
+		return fmt.Errorf("dataset: %s: all columns but %q are dropped, want at least one feature", p.name, p.config.Label)
+	}
+	p.out.Dim = len(p.features)
+	return nil
+}
+
+// cell appends the features of a cell, or returns the rule that the cell breaks.
+func (p *csvParser) cell(c *column, text string) error {
+	empty := text == "" && c.filled
+	if empty {
+		text = c.fill
+	}
+	if c.categories == nil {
+		v, err := number(text)
+		if err != nil {
+			return err
+		}
+		x := c.scale.apply(v)
+		if !finite(x) {
+			return errTooLarge
+		}
+		p.out.X = append(p.out.X, x)
+	} else {
+		at, ok := c.categories[text]
+		switch {
+		case ok:
+		case c.others >= 0:
+			at = c.others
+		case text == "":
+			return fmt.Errorf("%w, must be a category", ErrMissing)
+		default:
+			return ErrCategory
+		}
+		begin := len(p.out.X)
+		p.out.X = append(p.out.X, make([]float32, c.width)...)
+		p.out.X[begin+at] = 1
+	}
+	if c.indicator {
+		x := float32(0)
+		if empty {
+			x = 1
+		}
+		p.out.X = append(p.out.X, x)
+	}
+	return nil
+}
+
+var (
+	errTooLarge = errors.New("is too large for a float32")
+	errInfinite = errors.New("must be finite")
+)
+
+// number reads a cell as a decimal number, or returns the rule that the cell breaks.
+func number(cell string) (v float64, rule error) {
+	if cell == "" {
+		return 0, fmt.Errorf("%w, must be a number", ErrMissing)
+	}
+	v, err := strconv.ParseFloat(cell, 64)
+	if err == nil && (math.IsNaN(v) || math.IsInf(v, 0)) {
+		return 0, errInfinite
+	}
+	// ParseFloat takes hexadecimal and underscores too.
+	if strings.Trim(cell, "0123456789+-.eE") != "" || strings.ContainsAny(cell, "xX_") {
+		return 0, ErrText
+	}
+	if err != nil {
+		if errors.Is(err, strconv.ErrRange) {
+			return 0, errTooLarge
+		}
+		return 0, ErrText
+	}
+	return v, nil
+}
