@@ -179,6 +179,9 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output, page serving) (err 
 	}
 	show.note(stderr, "simulation: every role runs in this process and noise comes from seed %d; this protects nobody's data", c.Seed)
 	show.note(stderr, "baseline: %s", r.Baseline.Text)
+	for _, text := range r.Data.Notes {
+		show.note(stderr, "%s", text)
+	}
 	for _, text := range r.Data.Warnings {
 		show.note(stderr, "warning: %s", text)
 	}

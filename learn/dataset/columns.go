@@ -41,15 +41,8 @@ var (
 	ErrText     = errors.New("is not a number")
 	ErrMissing  = errors.New("is an empty cell")
 	ErrCategory = errors.New("is none of the column's categories")
-	ErrClass    = errors.New("is none of the classes")
+	ErrClass    = errors.New("") // it has no text of its own
 )
-
-// classError is an ErrClass that says how many classes there are.
-type classError int
-
-func (n classError) Error() string { return fmt.Sprintf("is none of the %d that there are", int(n)) }
-
-func (classError) Is(target error) bool { return target == ErrClass }
 
 // indicated ends the text of a Fill with an indicator.
 const indicated = "+indicator"

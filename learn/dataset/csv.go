@@ -367,7 +367,7 @@ func (p *csvParser) class(cell string) (int32, error) {
 	case strings.TrimSpace(cell) != cell:
 		return 0, fmt.Errorf("%s: class %.40q must not have spaces around it", p.at(p.label), cell)
 	case p.config.Classes != nil && !slices.Contains(p.config.Classes, cell):
-		return 0, fmt.Errorf("%s: class %.40q %w", p.at(p.label), cell, classError(len(p.config.Classes)))
+		return 0, fmt.Errorf("%s: class %.40q is none of the %d that there are%w", p.at(p.label), cell, len(p.config.Classes), ErrClass)
 	case len(p.names) == MaxCSVClasses:
 		return 0, fmt.Errorf("%s: %.40q would be class %d, at most %d are read; numbers to predict need a loss of their own, such as absolute",
 			p.at(p.label), cell, MaxCSVClasses+1, MaxCSVClasses)

@@ -95,12 +95,16 @@ func (c Config) readCSV(classes []string, blanks bool) (*dataset.CSV, error) {
 		}
 		rest = middle(rest)
 	}
-	file, err := dataset.ReadCSV(c.Data, dataset.CSVConfig{Label: c.Label, Regression: c.regression(), Classes: classes, Blanks: blanks, Scale: by, Rest: rest})
+	declared, err := dataset.ParseDeclared(c.Categories, c.Missing, c.Drop)
+	if err != nil {
+		return nil, inputError("%v", err)
+	}
+	file, err := dataset.ReadCSV(c.Data, dataset.CSVConfig{Label: c.Label, Regression: c.regression(), Classes: classes, Blanks: blanks, Scale: by, Rest: rest, Declared: declared})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, inputError("data %s: no such file", c.Data)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("train: %w%w", err, ErrInput)
+		return nil, fmt.Errorf("train: %w%s%w", err, hint(err), ErrInput)
 	}
 	return file, nil
 }
@@ -123,7 +127,11 @@ func (c DataConfig) ranged(columns []string) bool {
 }
 
 func (c Config) loadCSV() (*Data, error) {
-	file, err := c.readCSV(nil, false)
+	classes, err := dataset.ParseClasses(c.Classes)
+	if err != nil {
+		return nil, inputError("classes %v", err)
+	}
+	file, err := c.readCSV(classes, false)
 	if err != nil {
 		return nil, err
 	}
@@ -132,10 +140,8 @@ func (c Config) loadCSV() (*Data, error) {
 
 // splitCSV deals a file's rows out to training and test.
 func (c Config) splitCSV(file *dataset.CSV) (d *Data, err error) {
-	d = &Data{EvalName: "test", Classes: file.Labels, columns: file.Columns, rows: file.Table.Len(), Warnings: c.unscaled(file)}
-	if c.ranged(file.Columns) {
-		d.norm = math.Sqrt(float64(file.Table.Dim))
-	}
+	d = &Data{EvalName: "test", Classes: file.Labels, columns: file.Columns, rows: file.Table.Len(), Warnings: c.unscaled(file), Notes: c.tookClasses(file)}
+	d.norm = c.publicNorm(file)
 	if d.Train, d.Eval, err = file.Split(c.TestFraction, uint64(c.Seed)); err != nil {
 		return nil, inputError("data %s: %v", c.Data, err)
 	}
@@ -189,6 +195,9 @@ func (c DataConfig) unscaled(file *dataset.CSV) (warnings []string) {
 		}
 	}
 	for j, column := range file.Columns {
+		if file.Binary != nil && file.Binary[j] {
+			continue
+		}
 		_, ranged := by[column]
 		check(column, ranged || rest != dataset.Scaling{}, low, func(row int) float32 { return t.Row(row)[j] })
 	}

@@ -45,8 +45,8 @@ type Data struct {
 	PCA    *feature.PCA
 	Public int
 
-	// Warnings say which parts of a table will be learned badly.
-	Warnings []string
+	// Warnings say which parts of a table will be learned badly, and Notes what was read off it.
+	Warnings, Notes []string
 
 	program *program // that computes gradients; nil: there is none
 	columns []string // of a CSV file

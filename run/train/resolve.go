@@ -135,6 +135,10 @@ func (c Config) Check() error {
 		return inputError("hidden = %d goes with model pca-mlp, not %s", c.Hidden, c.Model)
 	case c.isCSV() && c.Label == "":
 		return inputError("data %s needs label, the column to predict", c.Data)
+	case !c.isCSV() && c.tableOnly() != "":
+		return inputError("%s goes with a CSV file, not with data %s", c.tableOnly(), c.Data)
+	case c.Classes != "" && c.regression():
+		return inputError("classes goes with classes, and loss %s predicts numbers", c.Loss)
 	case !c.isCSV() && (c.Label != "" || c.Range != "" || c.TestFraction != 0):
 		return inputError("label, range and test-fraction go with a CSV file, and data is %s", c.Data)
 	case c.Scale != "" && c.Range == "":

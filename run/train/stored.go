@@ -55,7 +55,7 @@ func ReadModel(path string) (*Stored, error) {
 }
 
 // kept lists the settings that a model file has.
-var kept = []string{"model", "loss", "label", "range", "scale", "seed", "test-fraction"}
+var kept = []string{"model", "loss", "label", "range", "scale", "categories", "missing", "drop", "seed", "test-fraction"}
 
 func (s *Stored) read(f safetensors.File) (err error) {
 	meta := f.Metadata

@@ -156,7 +156,7 @@ func (t *Setup) ModelFile(round int64, theta []float32, epsilon float64, bound s
 func (c Config) metadata(d *Data) map[string]string {
 	meta := map[string]string{"riffle.classes": strconv.Itoa(d.Train.Classes)}
 	for _, f := range c.Fields() {
-		if text := f.String(); text != "" && slices.Contains([]string{"model", "loss", "label", "range", "scale", "delta", "trust"}, f.Name) {
+		if text := f.String(); text != "" && slices.Contains([]string{"model", "loss", "label", "range", "scale", "categories", "missing", "drop", "delta", "trust"}, f.Name) {
 			meta["riffle."+f.Name] = text
 		}
 	}

@@ -1,0 +1,153 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/riffle-dp/riffle/dp"
+)
+
+// shoppers writes a table of n rows with an id, a text column and empty cells, whose first row is
+// the given one.
+func shoppers(t *testing.T, n int, first string) string {
+	t.Helper()
+	var text strings.Builder
+	text.WriteString("id,age,city,spent,bought\n" + first + "\n")
+	for i := 1; i < n; i++ {
+		city, spent := []string{"berlin", "paris", "rome"}[i%3], fmt.Sprint(i%50)
+		if i%7 == 0 {
+			spent = ""
+		}
+		fmt.Fprintf(&text, "u%d,%d,%s,%s,%s\n", i, 20+i%60, city, spent, []string{"no", "yes"}[(i%60)/40])
+	}
+	path := filepath.Join(t.TempDir(), "people.csv")
+	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func bought(path string) Config {
+	c := Default()
+	c.Data, c.Label, c.Range, c.Rounds = path, "bought", "age=0..100,spent=0..50", 2
+	c.Categories, c.Missing, c.Drop = "city=berlin|paris|*", "spent=25+indicator", "id"
+	return c
+}
+
+// A table as people have it is learned from, and its model reads other such tables.
+func TestTableWithTextAndGaps(t *testing.T) {
+	const first = "u0,30,oslo,1,yes"
+	c := bought(shoppers(t, 300, first))
+	r, err := Prepare(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	columns := []string{"age", "city=berlin", "city=paris", "city=*", "spent", "spent missing"}
+	if !slices.Equal(r.Data.columns, columns) || r.Data.Train.Dim != 6 {
+		t.Errorf("columns %q", r.Data.columns)
+	}
+	// Two numbers in −1..1, one city and an indicator.
+	if r.Data.norm != 2 {
+		t.Errorf("norm %v, want 2", r.Data.norm)
+	}
+	for i := range r.Data.Train.Len() {
+		square := 0.0
+		for _, v := range r.Data.Train.Row(i) {
+			square += float64(v) * float64(v)
+		}
+		if math.Sqrt(square) > r.Data.norm {
+			t.Fatalf("row %d has norm %v", i, math.Sqrt(square))
+		}
+	}
+	if len(r.Data.Notes) != 1 || !strings.Contains(r.Data.Notes[0], "classes no, yes of column bought are read off the table and taken to be public; --classes") {
+		t.Errorf("notes %q", r.Data.Notes)
+	}
+	dir := filepath.Join(t.TempDir(), "run")
+	if err := r.Create(dir); err != nil {
+		t.Fatal(err)
+	}
+	s, err := r.Train(context.Background(), Observer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored, err := ReadModel(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := stored.Test(c.Data, false, 1); err != nil || got.Loss != s.Evaluation.Loss || got.Trained != 0 {
+		t.Errorf("held out: %+v, %v; in training the loss was %v", got, err, s.Evaluation.Loss)
+	}
+	// Another table needs no id that means anything, and may have other cities.
+	if got, err := stored.Test(shoppers(t, 50, ",0,,,no"), false, 1); err != nil || got.Examples != 50 {
+		t.Errorf("another table: %+v, %v", got, err)
+	}
+}
+
+// Everything that is decided before the first round follows from what was declared: a table
+// that differs in one row gives the same configuration, features and scaling.
+func TestOneRowChangesNoPreprocessing(t *testing.T) {
+	prepare := func(first string) *Run {
+		t.Helper()
+		c := bought(shoppers(t, 300, first))
+		c.Classes, c.Missing, c.Trust, c.Epsilon = "no|yes", "spent=25+indicator,age=40", dp.VectorSum, 1
+		r, err := Prepare(context.Background(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Data.Notes) != 0 {
+			t.Errorf("notes %q, the classes were given", r.Data.Notes)
+		}
+		r.Config.Data = ""
+		return r
+	}
+	want := prepare("u0,30,berlin,1,yes")
+	for _, first := range []string{"u0,99999,nowhere,-1e9,no", ",,,,yes", "\"x,y\",0,*,0,no"} {
+		got := prepare(first)
+		if !reflect.DeepEqual(got.Config, want.Config) {
+			t.Errorf("first row %q: configuration %+v, want %+v", first, got.Config, want.Config)
+		}
+		if !slices.Equal(got.Data.columns, want.Data.columns) || !slices.Equal(got.Data.Classes, want.Data.Classes) || got.Data.norm != want.Data.norm {
+			t.Errorf("first row %q: columns %q, classes %q", first, got.Data.columns, got.Data.Classes)
+		}
+		differ := 0
+		for i := range want.Data.Train.Len() {
+			if !slices.Equal(got.Data.Train.Row(i), want.Data.Train.Row(i)) {
+				differ++
+			}
+		}
+		if differ > 1 {
+			t.Errorf("first row %q: %d rows differ", first, differ)
+		}
+	}
+}
+
+// Each wrong use is refused with the flag that helps.
+func TestColumnsRefuse(t *testing.T) {
+	path := shoppers(t, 60, "u0,30,oslo,1,yes")
+	for _, c := range []struct {
+		change func(c *Config)
+		want   string
+	}{
+		{func(c *Config) { c.Drop = "" }, `"u0" is not a number: text needs public categories (--categories 'COLUMN=a|b|*'), a column without use is left out (--drop COLUMN)`},
+		{func(c *Config) { c.Missing = "" }, `is an empty cell, must be a number; --missing 'COLUMN=VALUE' says`},
+		{func(c *Config) { c.Categories = "city=berlin|paris" }, `"oslo" is none of the column's categories; * behind the last of its --categories`},
+		{func(c *Config) { c.Classes = "no|maybe" }, `class "yes" is none of the 2 that there are; --classes lists them all`},
+		{func(c *Config) { c.Classes, c.Label, c.Loss = "a|b", "spent", "absolute" }, "classes goes with classes, and loss absolute predicts numbers"},
+		{func(c *Config) { c.Data, c.Label, c.Range = "mnist", "", "" }, "categories goes with a CSV file, not with data mnist"},
+		{func(c *Config) { c.Drop = "nothing" }, `column "nothing", which is to be dropped, is the label or no column`},
+		{func(c *Config) { c.Categories = "city=berlin|paris|*,spent=a|b" }, `column "spent" has categories, and a range too`},
+	} {
+		config := bought(path)
+		c.change(&config)
+		if _, err := Prepare(context.Background(), config); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v, want %q", err, c.want)
+		}
+	}
+}
