@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/learn/dataset"
 	"github.com/riffle-dp/riffle/run/setting"
 	"github.com/riffle-dp/riffle/run/solve"
-	"github.com/riffle-dp/riffle/run/train"
 )
 
 // solveFlags are the flags of riffle solve.
@@ -117,10 +117,11 @@ func (s *solveFlags) configure(cmd *cobra.Command) error {
 			}
 		}
 	}
-	var err error
-	if c.Scale, c.Rest, err = train.ParseRanges(s.ranges); err != nil {
+	columns := dataset.CSVConfig{Scale: map[string]dataset.Scaling{}}
+	if err := columns.Declare("range", s.ranges); err != nil {
 		return usage("--range: %w", err)
 	}
+	c.Scale, c.Rest = columns.Scale, columns.Rest
 	if c.Workers == 0 {
 		c.Workers = runtime.GOMAXPROCS(0)
 	}

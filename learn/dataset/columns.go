@@ -10,30 +10,14 @@ import (
 	"unicode/utf8"
 )
 
-// Declared is what its owners declare public of a table's columns, besides ranges. It is all
-// that decides which features a row has: none of it is read off the rows.
-type Declared struct {
-	// Categories lists the texts of a column, each of which becomes a feature that is 1 in rows
-	// with this text and 0 in others. The last one may be Others: it stands for all other texts,
-	// which are refused without it.
-	Categories map[string][]string
-	// Missing says what an empty cell counts as. The name * stands for all columns of numbers
-	// that have no entry of their own.
-	Missing map[string]Fill
-	// Drop names the columns that are not read.
-	Drop []string
-}
-
 // Others is the category of all texts that a column's other categories do not name, the empty
 // one too if nothing is declared for missing cells.
 const Others = "*"
 
-// Fill is what an empty cell counts as.
-type Fill struct {
-	// Text is a number in the column's own units, before any scaling, or one of its categories.
-	Text string
-	// Indicator adds a feature that is 1 where the cell is empty.
-	Indicator bool
+// fill is what an empty cell counts as.
+type fill struct {
+	text      string // a number in the column's own units, before any scaling, or one of its categories
+	indicator bool   // adds a feature that is 1 where the cell is empty
 }
 
 // Errors about cells that a declaration would make usable. They are wrapped by errors about rows.
@@ -47,46 +31,82 @@ var (
 // indicated ends the text of a Fill with an indicator.
 const indicated = "+indicator"
 
-// ParseDeclared reads declarations:
+// Declare reads what is declared public of columns into c, by what it is:
 //
-//   - categories, as "city=berlin|paris|*,sex=f|m";
-//   - missing, as "age=40,income=30000+indicator,*=0";
-//   - drop, as "id,name".
+//   - range: "age=0..120,*=0..10", to Scale and Rest, which map a range to 0..1;
+//   - categories: "city=berlin|paris|*,sex=f|m";
+//   - missing: "age=40,income=30000+indicator,*=0";
+//   - drop: "id,name";
+//   - classes: "no|yes".
 //
-// Any may be empty. A backslash before one of , = | and \ makes it a part of a name or text.
-func ParseDeclared(categories, missing, drop string) (d Declared, err error) {
-	for column, text := range entries(categories, &err) {
-		texts := pieces(text, '|')
-		if err == nil {
-			err = checkCategories(column, texts)
-		}
-		if d.Categories == nil {
-			d.Categories = map[string][]string{}
-		}
-		d.Categories[column] = texts
+// The text may be empty. A backslash before one of , = | and \ makes it a part of a name or text,
+// except in a range.
+func (c *CSVConfig) Declare(what, text string) (err error) {
+	if text == "" {
+		return nil
 	}
-	for column, text := range entries(missing, &err) {
-		text, indicator := strings.CutSuffix(text, indicated)
-		if d.Missing == nil {
-			d.Missing = map[string]Fill{}
+	switch what {
+	case "range":
+		c.Scale, c.Rest, err = parseRanges(text)
+	case "categories":
+		c.Categories = map[string][]string{}
+		for column, list := range entries(text, &err) {
+			c.Categories[column] = pieces(list, '|')
+			err = checkCategories(column, c.Categories[column])
 		}
-		d.Missing[column] = Fill{Text: unescape(text), Indicator: indicator}
-		if err == nil && text == "" {
-			err = fmt.Errorf("%q has no value (as age=40)", column)
+	case "missing":
+		c.Missing = map[string]fill{}
+		for column, value := range entries(text, &err) {
+			value, indicator := strings.CutSuffix(value, indicated)
+			if c.Missing[column] = (fill{unescape(value), indicator}); value == "" {
+				err = fmt.Errorf("%q has no value (as age=40)", column)
+			}
+		}
+	case "drop":
+		c.Drop = pieces(text, ',')
+		for i, column := range c.Drop {
+			if column == "" || slices.Contains(c.Drop[:i], column) {
+				err = fmt.Errorf("column %q is empty or named twice", column)
+			}
+		}
+	case "classes":
+		c.Classes, err = parseClasses(text)
+	default:
+		err = fmt.Errorf("%q is nothing that is declared of columns", what)
+	}
+	return err
+}
+
+// parseRanges reads the public range of each column, which is scaled to 0..1, and of all others.
+func parseRanges(text string) (by map[string]Scaling, rest Scaling, err error) {
+	by = map[string]Scaling{}
+	fail := func(item, rule string) error {
+		return fmt.Errorf("%q %s (as age=0..120,*=0..10)", item, rule)
+	}
+	for item := range strings.SplitSeq(text, ",") {
+		i := strings.LastIndex(item, "=")
+		if i < 1 {
+			return nil, rest, fail(item, "must be COLUMN=LOW..HIGH")
+		}
+		column, span := item[:i], item[i+1:]
+		low, high, ok := strings.Cut(span, "..")
+		a, errA := strconv.ParseFloat(low, 64)
+		b, errB := strconv.ParseFloat(high, 64)
+		// The condition is negated so that it refuses a NaN.
+		if !ok || errA != nil || errB != nil || !(b-a > 0 && b-a <= math.MaxFloat64 && -math.MaxFloat64 <= a) {
+			return nil, rest, fail(item, "must have two finite numbers, the lower one first")
+		}
+		s := Scaling{Shift: a, Unit: b - a}
+		if _, twice := by[column]; twice || column == Others && rest != (Scaling{}) {
+			return nil, rest, fail(item, "gives a column's range twice")
+		}
+		if column == Others {
+			rest = s
+		} else {
+			by[column] = s
 		}
 	}
-	if drop != "" {
-		d.Drop = pieces(drop, ',')
-	}
-	for i, column := range d.Drop {
-		if err == nil && (column == "" || slices.Contains(d.Drop[:i], column)) {
-			err = fmt.Errorf("column %q is empty or named twice", column)
-		}
-	}
-	if err != nil {
-		return Declared{}, err
-	}
-	return d, nil
+	return by, rest, nil
 }
 
 func checkCategories(column string, texts []string) error {
@@ -111,11 +131,8 @@ func checkCategories(column string, texts []string) error {
 	return nil
 }
 
-// ParseClasses reads the classes of a label, as "no|yes"; "" gives nil.
-func ParseClasses(text string) ([]string, error) {
-	if text == "" {
-		return nil, nil
-	}
+// parseClasses reads the classes of a label.
+func parseClasses(text string) ([]string, error) {
 	classes := pieces(text, '|')
 	for i, class := range classes {
 		if class == "" || class != strings.TrimSpace(class) || !utf8.ValidString(class) || slices.Contains(classes[:i], class) {
@@ -132,9 +149,6 @@ func ParseClasses(text string) ([]string, error) {
 // nothing more is yielded.
 func entries(list string, err *error) func(yield func(column, text string) bool) {
 	return func(yield func(column, text string) bool) {
-		if list == "" || *err != nil {
-			return
-		}
 		seen := map[string]bool{}
 		for _, item := range cut(list, ',', -1) {
 			parts := cut(item, '=', 2)
@@ -145,7 +159,7 @@ func entries(list string, err *error) func(yield func(column, text string) bool)
 			case seen[column]:
 				*err = fmt.Errorf("column %q is declared twice", column)
 			}
-			if seen[column] = true; *err != nil || !yield(column, parts[1]) {
+			if seen[column] = true; *err != nil || !yield(column, parts[1]) || *err != nil {
 				return
 			}
 		}
@@ -194,7 +208,7 @@ type column struct {
 
 // declare decides how each column is read, and names the features.
 func (p *csvParser) declare(seen map[string]int) error {
-	d := p.config.Declared
+	d := &p.config
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("dataset: %s: %s", p.name, fmt.Sprintf(format, args...))
 	}
@@ -231,7 +245,7 @@ func (p *csvParser) declare(seen map[string]int) error {
 			}
 		}
 	}
-	for name, fill := range d.Missing {
+	for name, f := range d.Missing {
 		if name == Others {
 			continue
 		}
@@ -239,13 +253,13 @@ func (p *csvParser) declare(seen map[string]int) error {
 		if !ok || p.read[j].skip {
 			return fail("missing cells of %q, which is dropped, the label or no column", name)
 		}
-		p.read[j].fill, p.read[j].indicator, p.read[j].filled = fill.Text, fill.Indicator, true
+		p.read[j].fill, p.read[j].indicator, p.read[j].filled = f.text, f.indicator, true
 	}
 	rest, all := d.Missing[Others]
 	for j := range p.read {
 		c := &p.read[j]
 		if all && !c.skip && !c.filled && c.categories == nil {
-			c.fill, c.indicator, c.filled = rest.Text, rest.Indicator, true
+			c.fill, c.indicator, c.filled = rest.text, rest.indicator, true
 		}
 		if !c.filled {
 			continue
@@ -278,7 +292,7 @@ func (p *csvParser) nameFeatures() error {
 		case c.categories == nil:
 			p.features = append(p.features, name)
 		default:
-			for _, text := range p.config.Declared.Categories[name] {
+			for _, text := range p.config.Categories[name] {
 				p.features = append(p.features, name+"="+text)
 			}
 			p.ones++

@@ -9,20 +9,20 @@ import (
 	"testing"
 )
 
-func declared(t testing.TB, categories, missing, drop string) Declared {
+// declared returns a configuration with declarations.
+func declared(t testing.TB, c CSVConfig, categories, missing, drop string) CSVConfig {
 	t.Helper()
-	d, err := ParseDeclared(categories, missing, drop)
-	if err != nil {
-		t.Fatal(err)
+	for what, text := range map[string]string{"categories": categories, "missing": missing, "drop": drop} {
+		if err := c.Declare(what, text); err != nil {
+			t.Fatal(err)
+		}
 	}
-	return d
+	return c
 }
 
 func TestDeclaredColumns(t *testing.T) {
-	c := CSVConfig{
-		Label: "y", Scale: map[string]Scaling{"age": {Shift: 50, Unit: 50}}, Rest: Scaling{Unit: 10},
-		Declared: declared(t, "city=berlin|paris|*,sex=f|m", "age=40+indicator,sex=m,*=5", "id,name"),
-	}
+	c := declared(t, CSVConfig{Label: "y", Scale: map[string]Scaling{"age": {Shift: 50, Unit: 50}}, Rest: Scaling{Unit: 10}},
+		"city=berlin|paris|*,sex=f|m", "age=40+indicator,sex=m,*=5", "id,name")
 	got := parse(t, "id,age,city,y,sex,name,x\n"+
 		"1,100,paris,no,f,Ann,10\n"+
 		"2,,rome,yes,,\"Bo, b\",\n"+
@@ -48,7 +48,7 @@ func TestDeclaredColumns(t *testing.T) {
 
 // A row has at most Ones ones among its binary features.
 func TestOnesBoundsRows(t *testing.T) {
-	got := parse(t, "a,b,y\n,,0\nu,v,1\n", CSVConfig{Label: "y", Declared: declared(t, "a=u|*,b=v|w", "a=u+indicator,b=w+indicator", "")})
+	got := parse(t, "a,b,y\n,,0\nu,v,1\n", declared(t, CSVConfig{Label: "y"}, "a=u|*,b=v|w", "a=u+indicator,b=w+indicator", ""))
 	for i := range got.Table.Len() {
 		n := 0
 		for j, v := range got.Table.Row(i) {
@@ -68,10 +68,8 @@ func TestOnesBoundsRows(t *testing.T) {
 // What a feature is follows from the header and the declarations: a table that differs in one
 // row gives all other rows the same features, under the same names.
 func TestNothingIsReadOffTheRows(t *testing.T) {
-	c := CSVConfig{
-		Label: "y", Classes: []string{"no", "yes"}, Rest: Scaling{Shift: 1, Unit: 7},
-		Declared: declared(t, "city=berlin|paris|*", "*=3+indicator,city=paris", "id"),
-	}
+	c := declared(t, CSVConfig{Label: "y", Classes: []string{"no", "yes"}, Rest: Scaling{Shift: 1, Unit: 7}},
+		"city=berlin|paris|*", "*=3+indicator,city=paris", "id")
 	const head, others = "id,age,city,income,y\n", "2,30,paris,100,no\n3,,rome,,yes\n4,51,,7,no\n"
 	want := parse(t, head+"1,20,berlin,5,no\n"+others, c)
 	for _, row := range []string{
@@ -114,7 +112,7 @@ func TestDeclaredRefuses(t *testing.T) {
 		{"", "", "a", "a,y\n1,0\n", `all columns but "y" are dropped`, nil},
 		{"a=u|v", "", "", "a,a=u,y\nu,1,0\n", `two features would be named "a=u"`, nil},
 	} {
-		_, err := parseCSV(strings.NewReader(c.text), "f.csv", CSVConfig{Label: "y", Declared: declared(t, c.categories, c.missing, c.drop)})
+		_, err := parseCSV(strings.NewReader(c.text), "f.csv", declared(t, CSVConfig{Label: "y"}, c.categories, c.missing, c.drop))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("categories %q, missing %q, drop %q: error %v, want %q", c.categories, c.missing, c.drop, err, c.want)
 		}
@@ -122,7 +120,7 @@ func TestDeclaredRefuses(t *testing.T) {
 			t.Errorf("%v: want it to be %v", err, c.kind)
 		}
 	}
-	ranged := CSVConfig{Label: "y", Scale: map[string]Scaling{"a": {Unit: 2}}, Declared: declared(t, "a=u|v", "", "")}
+	ranged := declared(t, CSVConfig{Label: "y", Scale: map[string]Scaling{"a": {Unit: 2}}}, "a=u|v", "", "")
 	if _, err := parseCSV(strings.NewReader("a,y\nu,0\n"), "f.csv", ranged); err == nil || !strings.Contains(err.Error(), `column "a" has categories, and a range too`) {
 		t.Errorf("error %v", err)
 	}
@@ -134,7 +132,7 @@ func TestDeclaredRefuses(t *testing.T) {
 
 // Rows that do not fit become blank where that is asked for, also if their first cells do.
 func TestBlankRowsOfDeclaredColumns(t *testing.T) {
-	c := CSVConfig{Label: "y", Classes: []string{"0", "1"}, Blanks: true, Declared: declared(t, "a=u|v", "b=1+indicator", "")}
+	c := declared(t, CSVConfig{Label: "y", Classes: []string{"0", "1"}, Blanks: true}, "a=u|v", "b=1+indicator", "")
 	got := parse(t, "a,b,y\nu,2,0\nw,3,1\nv,x,1\nv,,1\n", c)
 	want := []float32{1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1}
 	if !slices.Equal(got.Table.X, want) || !slices.Equal(got.Table.Blank, []bool{false, true, true, false}) {
@@ -142,11 +140,11 @@ func TestBlankRowsOfDeclaredColumns(t *testing.T) {
 	}
 }
 
-func TestParseDeclared(t *testing.T) {
-	got := declared(t, `city=a\,b|c\|d|x=1|*,k\=l=\\|n`, `age=-4.5,*=0+indicator`, `id,full\, name`)
-	want := Declared{
+func TestDeclare(t *testing.T) {
+	got := declared(t, CSVConfig{}, `city=a\,b|c\|d|x=1|*,k\=l=\\|n`, `age=-4.5,*=0+indicator`, `id,full\, name`)
+	want := CSVConfig{
 		Categories: map[string][]string{"city": {"a,b", "c|d", "x=1", "*"}, "k=l": {`\`, "n"}},
-		Missing:    map[string]Fill{"age": {Text: "-4.5"}, "*": {Text: "0", Indicator: true}},
+		Missing:    map[string]fill{"age": {text: "-4.5"}, "*": {text: "0", indicator: true}},
 		Drop:       []string{"id", "full, name"},
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -170,25 +168,28 @@ func TestParseDeclared(t *testing.T) {
 		{"", "", "id,,x", `column "" is empty`},
 		{"", "", "id,id", `column "id" is empty or named twice`},
 	} {
-		if d, err := ParseDeclared(c.categories, c.missing, c.drop); err == nil || !strings.Contains(err.Error(), c.want) {
+		var d CSVConfig
+		err := errors.Join(d.Declare("categories", c.categories), d.Declare("missing", c.missing), d.Declare("drop", c.drop))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %+v, error %v", c, d, err)
 		}
 	}
-	if d, err := ParseDeclared("", "", ""); err != nil || !reflect.DeepEqual(d, Declared{}) {
-		t.Errorf("nothing declared: %+v, %v", d, err)
+	if d := declared(t, CSVConfig{}, "", "", ""); !reflect.DeepEqual(d, CSVConfig{}) {
+		t.Errorf("nothing declared: %+v", d)
+	}
+	if err := new(CSVConfig).Declare("colour", "red"); err == nil {
+		t.Error("an unknown declaration is read")
 	}
 }
 
-func TestParseClasses(t *testing.T) {
-	if got, err := ParseClasses(`no|yes\|maybe`); err != nil || !slices.Equal(got, []string{"no", "yes|maybe"}) {
-		t.Errorf("%q, %v", got, err)
-	}
-	if got, err := ParseClasses(""); got != nil || err != nil {
-		t.Errorf("%q, %v", got, err)
+func TestDeclareClasses(t *testing.T) {
+	var c CSVConfig
+	if err := c.Declare("classes", `no|yes\|maybe`); err != nil || !slices.Equal(c.Classes, []string{"no", "yes|maybe"}) {
+		t.Errorf("%q, %v", c.Classes, err)
 	}
 	for _, text := range []string{"no", "no|no", "no|", "no| yes", strings.Repeat("x|", MaxCSVClasses) + "y"} {
-		if got, err := ParseClasses(text); err == nil {
-			t.Errorf("%.20q gives %d classes", text, len(got))
+		if err := c.Declare("classes", text); err == nil {
+			t.Errorf("%.20q gives %d classes", text, len(c.Classes))
 		}
 	}
 }
@@ -197,11 +198,11 @@ func FuzzDeclared(f *testing.F) {
 	f.Add("city=a|b|*", "x=1+indicator,*=0", "id", "id,city,x,y\n1,a,,0\n2,c,3,1\n")
 	f.Add(`c\=d=u|v`, "", "", "c=d,y\nu,0\nv,1\n")
 	f.Fuzz(func(t *testing.T, categories, missing, drop, text string) {
-		d, err := ParseDeclared(categories, missing, drop)
-		if err != nil {
+		c := CSVConfig{Label: "y"}
+		if err := errors.Join(c.Declare("categories", categories), c.Declare("missing", missing), c.Declare("drop", drop)); err != nil {
 			return
 		}
-		got, err := parseCSV(strings.NewReader(text), "f.csv", CSVConfig{Label: "y", Declared: d})
+		got, err := parseCSV(strings.NewReader(text), "f.csv", c)
 		if err != nil {
 			return
 		}

@@ -51,8 +51,14 @@ type CSVConfig struct {
 	// package computes one.
 	Scale map[string]Scaling
 	Rest  Scaling
-	// Declared says how text and empty cells are read, and which columns are not.
-	Declared Declared
+	// Categories lists the public texts of a column, each of which becomes a feature that is 1
+	// in rows with this text and 0 in others. The last one may be Others. Missing says what an
+	// empty cell counts as; * stands for all columns of numbers without an entry. Drop names the
+	// columns that are not read. Declare sets them. They, the ranges and Classes are all that
+	// decides which features a row has: none of it is read off the rows.
+	Categories map[string][]string
+	Missing    map[string]fill
+	Drop       []string
 }
 
 // Scaling maps a cell v to (v − Shift)/Unit.

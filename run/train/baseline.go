@@ -58,7 +58,7 @@ func (b Baseline) NotBeaten(accuracy, loss float64) string {
 // labelUnit returns the factor that turns a loss into the label's own units; 1 if the label is
 // not scaled.
 func (c Config) labelUnit() float64 {
-	by, _, err := ParseRanges(c.Range)
+	by, _, err := parseRanges(c.Range)
 	if s, ok := by[c.Label]; err == nil && ok && c.regression() {
 		return s.Unit
 	}

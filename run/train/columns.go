@@ -9,18 +9,19 @@ import (
 	"github.com/riffle-dp/riffle/learn/dataset"
 )
 
-func checkCategories(text string) error { return declares(text, "", "") }
-func checkMissing(text string) error    { return declares("", text, "") }
-func checkDrop(text string) error       { return declares("", "", text) }
-
-func declares(categories, missing, drop string) error {
-	_, err := dataset.ParseDeclared(categories, missing, drop)
-	return err
+// declares returns a check of a setting that declares something of a table's columns.
+func declares(what string) func(text string) error {
+	return func(text string) error { return new(dataset.CSVConfig).Declare(what, text) }
 }
 
-func checkClasses(text string) error {
-	_, err := dataset.ParseClasses(text)
-	return err
+// declare reads what is declared of columns besides their ranges.
+func (c DataConfig) declare(into *dataset.CSVConfig) error {
+	for what, text := range map[string]string{"categories": c.Categories, "missing": c.Missing, "drop": c.Drop, "classes": c.Classes} {
+		if err := into.Declare(what, text); err != nil {
+			return inputError("%s %v", what, err)
+		}
+	}
+	return nil
 }
 
 // tableOnly names the first setting that describes columns of a table; "": none is set.

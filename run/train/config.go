@@ -33,12 +33,12 @@ type Config struct {
 type DataConfig struct {
 	Data         string // "mnist", a folder of IDX or CIFAR-10 files, or a CSV file
 	Label        string // required for CSV
-	Range        string // see ParseRanges
+	Range        string // this, Categories, Missing, Drop and Classes: see dataset.CSVConfig.Declare
 	Scale        string
-	Categories   string // this, Missing and Drop: see dataset.ParseDeclared
+	Categories   string
 	Missing      string
 	Drop         string
-	Classes      string // see dataset.ParseClasses; "": those in the table
+	Classes      string // "": those in the table
 	TestFraction float64
 	PerClient    int64 // m examples of one client
 	Validation   int64
@@ -136,13 +136,13 @@ func (c *Config) Fields() setting.Table {
 	return setting.Table{
 		{Name: "data", Part: data, Into: &c.Data, Default: "mnist", File: true, Help: "mnist, a folder with the four IDX files (plain or .gz) or CIFAR-10's six, or a CSV file"},
 		{Name: "label", Part: data, Into: &c.Label, Help: "column of a CSV file to predict"},
-		{Name: "range", Part: data, Into: &c.Range, Check: checkRange, Help: "public ranges that CSV columns are scaled from, as age=0..120,*=0..10; a number to predict is scaled by its own name only, to 0..1"},
+		{Name: "range", Part: data, Into: &c.Range, Check: declares("range"), Help: "public ranges that CSV columns are scaled from, as age=0..120,*=0..10; a number to predict is scaled by its own name only, to 0..1"},
 		{Name: "scale", Part: data, Into: &c.Scale, Values: []string{"centred\t-1..1, the default", "unit\t0..1"}, Help: "what --range maps a feature to: %s"},
 		{Name: "gradients", Part: data, Into: &c.Gradients, Check: others, Help: "a program that has the data, computes gradients and evaluates: a command line, as 'python3 grad.py', or unix:PATH (see riffle gradients)"},
-		{Name: "categories", Part: data, Into: &c.Categories, Check: checkCategories, Help: "public categories of a CSV file's text columns, as 'city=berlin|paris|*,sex=f|m'; each becomes a feature of 0 or 1, * stands for all other texts"},
-		{Name: "missing", Part: data, Into: &c.Missing, Check: checkMissing, Help: "public constants that a CSV file's empty cells count as, in the column's own units, as 'age=40,*=0'; 'age=40+indicator' adds a feature that is 1 where the cell is empty"},
-		{Name: "drop", Part: data, Into: &c.Drop, Check: checkDrop, Help: "columns of a CSV file that are not used, as id,name"},
-		{Name: "classes", Part: data, Into: &c.Classes, Check: checkClasses, Help: "public classes of the column to predict, in order, as 'no|yes'; another one is refused (default: those in the file, which then are taken to be public)"},
+		{Name: "categories", Part: data, Into: &c.Categories, Check: declares("categories"), Help: "public categories of a CSV file's text columns, as 'city=berlin|paris|*,sex=f|m'; each becomes a feature of 0 or 1, * stands for all other texts"},
+		{Name: "missing", Part: data, Into: &c.Missing, Check: declares("missing"), Help: "public constants that a CSV file's empty cells count as, in the column's own units, as 'age=40,*=0'; 'age=40+indicator' adds a feature that is 1 where the cell is empty"},
+		{Name: "drop", Part: data, Into: &c.Drop, Check: declares("drop"), Help: "columns of a CSV file that are not used, as id,name"},
+		{Name: "classes", Part: data, Into: &c.Classes, Check: declares("classes"), Help: "public classes of the column to predict, in order, as 'no|yes'; another one is refused (default: those in the file, which then are taken to be public)"},
 		{Name: "test-fraction", Part: data, Into: &c.TestFraction, Range: "(0, 1)", Help: "share of a CSV file's rows for the test set (default 0.2)"},
 		{Name: "population", Part: privacy, Into: &c.Population, Range: "[1, 1e12]", Help: "clients n, bootstrapped from the data if more than they give (default: as many as they give)"},
 		{Name: "examples-per-client", Part: data, Into: &c.PerClient, Range: "[1, 1e9]", Help: "examples m of one client, whose gradient is their mean; privacy is the client's (default 1)"},

@@ -17,45 +17,11 @@ import (
 // isCSV says whether the data are a CSV file, which its suffix decides.
 func (c DataConfig) isCSV() bool { return strings.EqualFold(filepath.Ext(c.Data), ".csv") }
 
-// ParseRanges reads "age=0..120,*=0..1": the public range of each column, which is scaled to
-// 0..1, and of all others.
-func ParseRanges(text string) (by map[string]dataset.Scaling, rest dataset.Scaling, err error) {
-	by = map[string]dataset.Scaling{}
-	if text == "" {
-		return by, rest, nil
-	}
-	fail := func(item, rule string) error {
-		return fmt.Errorf("%q %s (as age=0..120,*=0..10)", item, rule)
-	}
-	for item := range strings.SplitSeq(text, ",") {
-		i := strings.LastIndex(item, "=")
-		if i < 1 {
-			return nil, rest, fail(item, "must be COLUMN=LOW..HIGH")
-		}
-		column, span := item[:i], item[i+1:]
-		low, high, ok := strings.Cut(span, "..")
-		a, errA := strconv.ParseFloat(low, 64)
-		b, errB := strconv.ParseFloat(high, 64)
-		// The condition is negated so that it refuses a NaN.
-		if !ok || errA != nil || errB != nil || !(b-a > 0 && b-a <= math.MaxFloat64 && -math.MaxFloat64 <= a) {
-			return nil, rest, fail(item, "must have two finite numbers, the lower one first")
-		}
-		s := dataset.Scaling{Shift: a, Unit: b - a}
-		if _, twice := by[column]; twice || column == "*" && rest != (dataset.Scaling{}) {
-			return nil, rest, fail(item, "gives a column's range twice")
-		}
-		if column == "*" {
-			rest = s
-		} else {
-			by[column] = s
-		}
-	}
-	return by, rest, nil
-}
-
-func checkRange(text string) error {
-	_, _, err := ParseRanges(text)
-	return err
+// parseRanges reads the public range of each column, which is scaled to 0..1, and of all others.
+func parseRanges(text string) (by map[string]dataset.Scaling, rest dataset.Scaling, err error) {
+	c := dataset.CSVConfig{Scale: map[string]dataset.Scaling{}}
+	err = c.Declare("range", text)
+	return c.Scale, c.Rest, err
 }
 
 // crossEntropy is the loss of all models but linear, which chooses its own.
@@ -83,7 +49,7 @@ func (c LearningConfig) regression() bool {
 // readCSV reads the file as the configuration says, with the given classes; nil: those in the
 // file.
 func (c Config) readCSV(classes []string, blanks bool) (*dataset.CSV, error) {
-	by, rest, err := ParseRanges(c.Range)
+	by, rest, err := parseRanges(c.Range)
 	if err != nil {
 		return nil, inputError("range %v", err)
 	}
@@ -95,11 +61,12 @@ func (c Config) readCSV(classes []string, blanks bool) (*dataset.CSV, error) {
 		}
 		rest = middle(rest)
 	}
-	declared, err := dataset.ParseDeclared(c.Categories, c.Missing, c.Drop)
-	if err != nil {
-		return nil, inputError("%v", err)
+	config := dataset.CSVConfig{Label: c.Label, Regression: c.regression(), Blanks: blanks, Scale: by, Rest: rest}
+	if err := c.declare(&config); err != nil {
+		return nil, err
 	}
-	file, err := dataset.ReadCSV(c.Data, dataset.CSVConfig{Label: c.Label, Regression: c.regression(), Classes: classes, Blanks: blanks, Scale: by, Rest: rest, Declared: declared})
+	config.Classes = classes
+	file, err := dataset.ReadCSV(c.Data, config)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, inputError("data %s: no such file", c.Data)
 	}
@@ -119,7 +86,7 @@ func middle(s dataset.Scaling) dataset.Scaling {
 
 // ranged says whether every column has a public range.
 func (c DataConfig) ranged(columns []string) bool {
-	by, rest, err := ParseRanges(c.Range)
+	by, rest, err := parseRanges(c.Range)
 	return err == nil && (rest != dataset.Scaling{} || !slices.ContainsFunc(columns, func(name string) bool {
 		_, ok := by[name]
 		return !ok
@@ -127,11 +94,11 @@ func (c DataConfig) ranged(columns []string) bool {
 }
 
 func (c Config) loadCSV() (*Data, error) {
-	classes, err := dataset.ParseClasses(c.Classes)
-	if err != nil {
-		return nil, inputError("classes %v", err)
+	var declared dataset.CSVConfig
+	if err := c.declare(&declared); err != nil {
+		return nil, err
 	}
-	file, err := c.readCSV(classes, false)
+	file, err := c.readCSV(declared.Classes, false)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +134,7 @@ const (
 // unscaled returns warnings about columns, the label's included, with which learning will have
 // trouble. It looks at the rows, so its warnings are for the owner of the file.
 func (c DataConfig) unscaled(file *dataset.CSV) (warnings []string) {
-	by, rest, err := ParseRanges(c.Range)
+	by, rest, err := parseRanges(c.Range)
 	if err != nil {
 		return nil // another check reports the malformed ranges
 	}
