@@ -1,7 +1,8 @@
 package coordinator
 
 import (
-	"bytes"
+	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -85,7 +86,13 @@ func repeated(sum []int64, tallies []*Tally) (n int64) {
 	return n
 }
 
-func compareIdentities(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) }
+// compareIdentities is any order that is the same everywhere in a process.
+func compareIdentities(a, b [16]byte) int {
+	if c := cmp.Compare(binary.LittleEndian.Uint64(a[:8]), binary.LittleEndian.Uint64(b[:8])); c != 0 {
+		return c
+	}
+	return cmp.Compare(binary.LittleEndian.Uint64(a[8:]), binary.LittleEndian.Uint64(b[8:]))
+}
 
 // AddSum adds the sum of n reports that nobody has seen one by one.
 func (t *Tally) AddSum(sum []int64, n int64) error {

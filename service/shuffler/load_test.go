@@ -295,7 +295,7 @@ func seal(b *testing.B, w *world, ann wire.Announcement, clients []ed25519.Priva
 	var sum [sha256.Size]byte
 	parts, digests := make([][]byte, 1000), make([][sha256.Size]byte, 1000)
 	for i := range parts {
-		plain := bytes.Repeat([]byte{byte(i), byte(i >> 8)}, content/2)
+		plain := bytes.Repeat([]byte{byte(i), byte(i >> 8)}, (content+1)/2)[:content]
 		digests[i] = sha256.Sum256(plain)
 		var err error
 		if parts[i], err = envelope.SealPart(ann.Coordinator, envelope.Coordinator, wire.Digest(ann), plain); err != nil {
