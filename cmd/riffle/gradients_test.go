@@ -140,3 +140,21 @@ func TestTrainShowsPrograms(t *testing.T) {
 		}
 	}
 }
+
+// TestTorchExample trains the convolutional network of the example, for few clients.
+func TestTorchExample(t *testing.T) {
+	python := pythonWith(t, "torch")
+	if testing.Short() {
+		t.Skip("PyTorch takes seconds to start")
+	}
+	dir := t.TempDir()
+	if err := tiny(filepath.Join(dir, "data"), 400, 200, false); err != nil {
+		t.Fatal(err)
+	}
+	program := example(t, python, "fashion_torch.py", "--threads 1 --data '"+filepath.Join(dir, "data")+"'")
+	s := jsonOf(t, "train", "--trust", "none", "--rounds", "6", "--eval-every", "6", "--clip", "10", "--lr", "0.02", "--average", "0",
+		"--json", "--quiet", "--gradients", program, "--out", filepath.Join(dir, "run"))
+	if s["test_accuracy"].(float64) < .4 || s["model_parameters"] != 24330. || s["client_gradients"] != 2400. {
+		t.Errorf("%v", s)
+	}
+}
