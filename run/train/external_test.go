@@ -257,7 +257,8 @@ func TestExternalRefuses(t *testing.T) {
 	for want, change := range map[string]func(*Config){
 		"go with model external":         func(c *Config) { c.Model = "cnn" },
 		"it has the data":                func(c *Config) { c.Data = "table.csv" },
-		"label, range":                   func(c *Config) { c.Label = "y" },
+		"data, label":                    func(c *Config) { c.Label = "y" },
+		"what describes columns":         func(c *Config) { c.Missing = "age=40" },
 		"examples-per-client":            func(c *Config) { c.PerClient = 2 },
 		"it decides":                     func(c *Config) { c.Validation = 2 },
 		"needs a convex loss":            func(c *Config) { c.Optimizer = "agd" },
