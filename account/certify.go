@@ -49,6 +49,9 @@ func Certify(ctx context.Context, q Query, method string) (certificate.Document,
 		return d, fmt.Errorf("account: the query has a part that certificates do not know: %w", dp.ErrNoBound)
 	}
 	s, times := q.shape()
+	if s.colluders > 0 && s.gamma < 1 {
+		return d, fmt.Errorf("account: colluders among sampled clients of whom some drop out cannot be certified: %w", dp.ErrNoBound)
+	}
 	parts := []part{{s, times}}
 	e := new(engine)
 	pairs := certifiable()

@@ -2,6 +2,7 @@ package amplify
 
 import (
 	"math"
+	"slices"
 
 	"github.com/riffle-dp/riffle/internal/tail"
 )
@@ -63,5 +64,61 @@ func honestReports(n, k, c int64) []Span {
 		out = append(out, Span{end + 1, last, w})
 		end = last
 	}
+	return out
+}
+
+// thinned covers the number of honest reports that arrive, if their number before drop-outs is
+// covered by drawn and each arrives with probability gamma, on its own coin. mean is the mean.
+func thinned(drawn []Span, gamma, mean float64, width func(mean, deviation, z float64) int64) []Span {
+	// Spans whose ends lie in the same two cells are joined.
+	var cells []int64 // where cells begin; 0 has a cell of its own
+	deviation := math.Max(1, math.Sqrt(mean))
+	step := func(k int64) int64 { return width(mean, deviation, math.Abs(float64(k)-mean)/deviation) }
+	most := drawn[0].Last
+	for _, h := range drawn {
+		most = max(most, h.Last)
+	}
+	for k := int64(mean); k > 1; k -= step(k) {
+		cells = append(cells, k)
+	}
+	for k := int64(mean) + 1; k <= most; k += step(k) {
+		cells = append(cells, k)
+	}
+	cells = append(cells, 0, 1)
+	slices.Sort(cells)
+	cell := func(k int64) int {
+		i, found := slices.BinarySearch(cells, k)
+		if !found {
+			i--
+		}
+		return i
+	}
+	at := map[[2]int]int{}
+	var out []Span
+	for _, h := range drawn {
+		arrived := []Span{{0, 0, 1}}
+		if h.First > 0 {
+			arrived = spans(h.First, gamma, 1-gamma, width)
+		}
+		for _, s := range arrived {
+			// Of h.Last at most h.Last − h.First more arrive than of h.First.
+			s.Last += h.Last - h.First
+			s.Weight *= h.Weight * (1 + 1e-11)
+			key := [2]int{cell(s.First), cell(s.Last)}
+			i, known := at[key]
+			if !known {
+				at[key] = len(out)
+				out = append(out, s)
+				continue
+			}
+			out[i] = Span{min(out[i].First, s.First), max(out[i].Last, s.Last), out[i].Weight + s.Weight}
+		}
+	}
+	slices.SortFunc(out, func(a, b Span) int {
+		if a.First != b.First {
+			return int(a.First - b.First)
+		}
+		return int(a.Last - b.Last)
+	})
 	return out
 }

@@ -232,8 +232,8 @@ func (f Family) Round(r FamilyRound) (dp.Pair, error) {
 type FamilyArrival struct {
 	Population, Asked int64
 	Gamma             float64
-	// Colluders of the n clients share all they know with the observer. Gamma must then be 1,
-	// and the number of colluders among the asked clients is random.
+	// Colluders of the n clients share all they know with the observer. Their number among the
+	// asked clients is random.
 	Colluders int64
 }
 
@@ -246,8 +246,6 @@ func (a FamilyArrival) check(f Family) error {
 		return fmt.Errorf("amplify: gamma = %v must be above 0 and at most 1", a.Gamma)
 	case a.Colluders < 0 || a.Colluders >= a.Population:
 		return fmt.Errorf("amplify: colluders = %d must be at least 0 and fewer than n = %d", a.Colluders, a.Population)
-	case a.Colluders > 0 && a.Gamma < 1:
-		return fmt.Errorf("amplify: colluders among sampled clients of whom some drop out: %w", dp.ErrNoBound)
 	}
 	return nil
 }
@@ -280,7 +278,11 @@ func (a FamilyArrival) mean() float64 {
 // spans covers the number of honest reports.
 func (a FamilyArrival) spans(width func(mean, deviation, z float64) int64) []Span {
 	if a.Colluders > 0 {
-		return honestReports(a.Population, a.Asked, a.Colluders)
+		drawn := honestReports(a.Population, a.Asked, a.Colluders)
+		if a.Gamma == 1 {
+			return drawn
+		}
+		return thinned(drawn, a.Gamma, a.mean(), width)
 	}
 	return spans(a.Asked, a.Gamma, 1-a.Gamma, width)
 }

@@ -358,6 +358,82 @@ func TestColludersAgainstExact(t *testing.T) {
 	}
 }
 
+// Colluders among sampled clients of whom each drops out with the same chance: all draws and all
+// arrivals; and ignoring colluders is refuted.
+func TestColludersAndDropoutsAgainstExact(t *testing.T) {
+	worst, ignored := math.Inf(-1), 0.
+	for _, gamma := range []float64{.3, .8} {
+		const eps0, K = 1.5, 3
+		f := must(amplify.ClonesFamily(eps0, amplify.Blanket(eps0)))
+		m := krr(K, eps0)
+		for n := 2; n <= 5; n++ {
+			for c := 1; c < n; c++ {
+				for k := 1; k <= n; k++ {
+					others := make([]int, n-1)
+					for i := range others {
+						others[i] = K - 1
+					}
+					a, b := m.neighbours(0, 1, others)
+					law := func(rows [][]float64) (out []float64) {
+						parts := map[int][]float64{}
+						all := choose(n, k)
+						for mask := range 1 << n {
+							if bits.OnesCount(uint(mask)) != k {
+								continue
+							}
+							honest := mask & (1<<(n-c) - 1)
+							for came := range 1 << (n - c) {
+								if came&^honest != 0 {
+									continue
+								}
+								lost := bits.OnesCount(uint(honest &^ came))
+								w := math.Pow(gamma, float64(bits.OnesCount(uint(came)))) * math.Pow(1-gamma, float64(lost)) / all
+								var in [][]float64
+								for i := range n - c {
+									if came>>i&1 == 1 {
+										in = append(in, rows[i])
+									}
+								}
+								// Seen: which colluders were drawn, and the reports that came.
+								key := mask>>(n-c)*8 + len(in)
+								h := histogram(in)
+								if parts[key] == nil {
+									parts[key] = make([]float64, len(h))
+								}
+								for i, x := range h {
+									parts[key][i] += w * x
+								}
+							}
+						}
+						for key := range 8 << c {
+							out = append(out, parts[key]...)
+						}
+						return out
+					}
+					d := pair{law(a), law(b)}
+					arrival := func(c int, gamma float64) curve {
+						p, err := f.Arrival(amplify.FamilyArrival{Population: int64(n), Asked: int64(k), Gamma: gamma, Colluders: int64(c)})
+						if err != nil {
+							t.Fatal(err)
+						}
+						return pairCurve(p)
+					}
+					gap, at := excess(d, eps0, arrival(c, gamma))
+					if worst = max(worst, gap); gap > tolerance {
+						t.Errorf("gamma=%v n=%d k=%d c=%d eps=%v: truth exceeds by %v", gamma, n, k, c, at, gap)
+					}
+					gap, _ = excess(d, eps0, arrival(0, gamma))
+					ignored = max(ignored, gap)
+				}
+			}
+		}
+	}
+	t.Logf("largest truth - bound %.3g; above the bound that ignores colluders by %.3g", worst, ignored)
+	if ignored < 1e-3 || worst < -1e-3 {
+		t.Errorf("colluders never matter (%v), or the bound is far (%v): the comparison is blind", ignored, worst)
+	}
+}
+
 // Laplace noise: the total variation of products of discrete laws is at most what
 // the class claims, and shuffles of binned reports stay below the bound.
 func TestLaplaceClass(t *testing.T) {
