@@ -86,7 +86,8 @@ func checkTop(eps0 float64) error {
 //
 // Result: upper bound, proved, replace-one, also adaptive inside the round. Source: Theorem 2
 // of rising.md. Needs: shares whose means differ by less than the share below the first edge.
-// Slack: below .1 % of ε. Time: some 20 ms a round, nearly independent of k.
+// Slack: below .1 % of ε. Time: some 20 ms a round from
+// 10⁴ reports on, up to .15 s below; check-in up to 1 s.
 func Rising(s Steps) (Family, error) {
 	if err := s.check(); err != nil {
 		return Family{}, err
