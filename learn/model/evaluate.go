@@ -23,6 +23,10 @@ type Evaluation struct {
 	// Confusion[y][c] is the number of examples of class y that were classified as c; nil if
 	// examples have real targets.
 	Confusion [][]int
+
+	// For two classes and for real targets: each example's score, larger for the second class,
+	// and its target.
+	scores, targets []float64
 }
 
 // evaluateChunk is the number of examples whose cross-entropies are summed
@@ -56,7 +60,7 @@ func (m *Model) Evaluate(theta, x []float32, y func(row int) float64, workers in
 	}
 	chunks := (n + evaluateChunk - 1) / evaluateChunk
 	losses := make([]float64, n)
-	guess := make([]int, n)
+	guess, scores := make([]int, n), make([]float64, n)
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	for range min(workers, chunks) {
@@ -69,7 +73,7 @@ func (m *Model) Evaluate(theta, x []float32, y func(row int) float64, workers in
 					return
 				}
 				for i := c * evaluateChunk; i < min(n, (c+1)*evaluateChunk); i++ {
-					guess[i], losses[i] = m.example(theta, x[i*d:(i+1)*d], targets[i], logits, prob, s)
+					guess[i], losses[i], scores[i] = m.example(theta, x[i*d:(i+1)*d], targets[i], logits, prob, s)
 				}
 			}
 		})
@@ -77,6 +81,9 @@ func (m *Model) Evaluate(theta, x []float32, y func(row int) float64, workers in
 	wg.Wait()
 
 	e := &Evaluation{Examples: n, Accuracy: math.NaN()}
+	if m.Classes <= 2 {
+		e.scores, e.targets = scores, targets
+	}
 	if m.Classes > 0 {
 		e.Confusion = make([][]int, m.Classes)
 	}
@@ -111,11 +118,11 @@ func (m *Model) Evaluate(theta, x []float32, y func(row int) float64, workers in
 	return e, nil
 }
 
-// example returns the class that the model gives a row, if it has classes, and
-// its loss.
-func (m *Model) example(theta, x []float32, y float64, logits []float32, prob []float64, s *Scratch) (class int, loss float64) {
+// example returns the class that the model gives a row, if it has classes, its loss and, for at
+// most two classes, its score.
+func (m *Model) example(theta, x []float32, y float64, logits []float32, prob []float64, s *Scratch) (class int, loss, score float64) {
 	if l, ok := m.kind.(*linear); ok {
-		score := l.score(theta, x)
+		score = l.score(theta, x)
 		if l.binary {
 			y = side(y)
 		}
@@ -123,10 +130,13 @@ func (m *Model) example(theta, x []float32, y float64, logits []float32, prob []
 			class = 1
 		}
 		loss, _ = l.c.Loss.at(score, y)
-		return class, loss
+		return class, loss, score
 	}
 	m.kind.forward(theta, x, logits, s)
-	return argmax(logits), crossEntropy(logits, int(y), prob)
+	if len(logits) == 2 {
+		score = float64(logits[1]) - float64(logits[0])
+	}
+	return argmax(logits), crossEntropy(logits, int(y), prob), score
 }
 
 // argmax returns the class with the largest score, the first if several are equal.
