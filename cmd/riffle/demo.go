@@ -82,6 +82,15 @@ processes; --resume continues from there.`,
 			if err := d.settle(task, eps0, epsilon, gamma, k, guard); err != nil {
 				return err
 			}
+			given := cmd.Flags().Changed
+			switch {
+			case given("eps0") && !d.Trust.Is(dp.LocallyPrivate):
+				return usage("--eps0 goes with --trust %s, not %s", dp.AnyTrust(dp.LocallyPrivate), d.Trust)
+			case given("epsilon") && !d.Trust.Is(dp.SumsOnly):
+				return usage("--epsilon goes with --trust %s, not %s", dp.AnyTrust(dp.SumsOnly), d.Trust)
+			case given("gamma") && d.Participation != dp.CheckIn:
+				return usage("--gamma goes with --participation check-in, not %s", d.Participation)
+			}
 			fresh := out == ""
 			var err error
 			if fresh {
@@ -114,12 +123,12 @@ processes; --resume continues from there.`,
 		{Name: "trust", Into: &d.Trust, Default: string(dp.DefaultTrust), Values: dp.DescribeTrusts(dp.Accountable), Help: "what hides a report: %s"},
 		{Name: "participation", Into: &d.Participation, Values: valuesOf("participation"), Help: "%s (default: all; check-in where trust is distributed)"},
 		{Name: "k", Into: &k, Range: "[1, 1e6]", Help: "clients a round, with --participation sampled or once (default: half; once: as many as give --rounds rounds)"},
-		{Name: "gamma", Into: &gamma, Default: "0.5", Help: "each client's chance to take part, with --participation check-in"},
+		{Name: "gamma", Into: &gamma, Default: "0.5", Range: "(0, 1]", Help: "each client's chance to take part, with --participation check-in"},
 		{Name: "randomizer", Into: &task.Randomizer, Values: valuesOf("randomizer"), Help: "with --trust " + dp.AnyTrust(dp.LocallyPrivate) + ": %s (default as for riffle train)"},
 		{Name: "encoding", Into: &task.Encoding, Values: valuesOf("encoding"), Help: "of a report of privunit or stepunit: %s (default seed)"},
-		{Name: "eps0", Into: &eps0, Default: "2", Help: "local privacy parameter of a report, with --trust " + dp.AnyTrust(dp.LocallyPrivate)},
+		{Name: "eps0", Into: &eps0, Default: "2", Range: rowOf("eps0").Range, Help: "local privacy parameter of a report, with --trust " + dp.AnyTrust(dp.LocallyPrivate)},
 		{Name: "messages", Into: &task.Messages, Range: "[1, 4096]", Help: "messages of each client in a round, each with eps0 (default 1)"},
-		{Name: "epsilon", Into: &epsilon, Default: "1", Help: "budget that the noise is chosen for, with --trust " + dp.AnyTrust(dp.SumsOnly)},
+		{Name: "epsilon", Into: &epsilon, Default: "1", Range: "(0, inf)", Help: "budget that the noise is chosen for, with --trust " + dp.AnyTrust(dp.SumsOnly)},
 		{Name: "guard", Into: &guard, Help: "keep the last good model where its evaluation falls by more, as accuracy:0.05 (default: none)"},
 		{Name: "suite", Into: &d.Suite, Default: suites[0], Values: suites[:], Help: "of the keys that reports are sealed to: %s"},
 		{Name: "data", Into: &d.Data, Default: "mnist", File: true, Help: "mnist, or a folder of images"},

@@ -85,12 +85,17 @@ func must(err error) {
 	}
 }
 
-// valuesOf returns the values that riffle train accepts for a setting.
-func valuesOf(name string) []string {
+// rowOf returns riffle train's row of a setting.
+func rowOf(name string) setting.Field {
 	c := train.Default()
 	rows := c.Fields()
-	return rows[slices.IndexFunc(rows, func(f setting.Field) bool { return f.Name == name })].Values
+	return rows[slices.IndexFunc(rows, func(f setting.Field) bool { return f.Name == name })]
 }
+
+// valuesOf returns the values that riffle train accepts for a setting, checkOf what refuses a
+// text that it does not.
+func valuesOf(name string) []string          { return rowOf(name).Values }
+func checkOf(name string) func(string) error { return rowOf(name).Check }
 
 // laws returns the laws of synthetic rows.
 func laws() []string {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/riffle-dp/riffle/account"
@@ -126,6 +127,15 @@ func describeEncodings(costs []encodingCost, askDelta bool) string {
 func (p *protocolFlags) dimNamed() bool {
 	k, err := randomizer.KindOf(p.class)
 	return err == nil && k.Trained != ""
+}
+
+// known says whether --randomizer is one of its values.
+func (p *protocolFlags) known() bool {
+	class, _, _ := strings.Cut(p.class, ":")
+	return slices.ContainsFunc(classes(), func(value string) bool {
+		name, _, _ := strings.Cut(value, "\t")
+		return name == class || name == class+":K"
+	})
 }
 
 // named returns the randomizer that --randomizer names. It returns false if the flag names

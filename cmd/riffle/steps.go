@@ -21,8 +21,8 @@ type stepFlags struct {
 
 func (s *stepFlags) flags(cmd *cobra.Command) {
 	bind(cmd, setting.Table{
-		{Name: "steps", Into: &s.steps, Help: fmt.Sprintf("of stepunit: number of steps in which the density of a report rises, at most %d (default 3)", randomizer.MaxSteps)},
-		{Name: "edges", Into: &s.edges, Help: "of stepunit: the scores at which it rises, such as .95,1.49,2.02 (default: those with the least noise for what a shuffle shows)"},
+		{Name: "steps", Into: &s.steps, Range: fmt.Sprintf("[1, %d]", randomizer.MaxSteps), Help: fmt.Sprintf("of stepunit: number of steps in which the density of a report rises, at most %d (default 3)", randomizer.MaxSteps)},
+		{Name: "edges", Into: &s.edges, Check: checkOf("edges"), Help: "of stepunit: the scores at which it rises, such as .95,1.49,2.02 (default: those with the least noise for what a shuffle shows)"},
 		{Name: "encoding", Into: &s.encoding, Values: words(randomizer.Values, randomizer.Seed), Help: "of privunit and stepunit: what a report holds, %s (default values)"},
 	})
 }
@@ -46,8 +46,11 @@ func (s *stepFlags) apply(c *randomizer.Config) error {
 // check refuses the flags where no randomizer is named.
 func (s *stepFlags) check(fs *pflag.FlagSet, p *protocolFlags) error {
 	for _, name := range []string{"steps", "edges", "encoding"} {
-		if fs.Changed(name) && (!p.dimNamed() || p.vecsum.dim == 0) {
+		switch {
+		case fs.Changed(name) && !p.dimNamed():
 			return usage("--%s goes with --randomizer privunit or stepunit and --dim, not %s", name, p.class)
+		case fs.Changed(name) && p.vecsum.dim == 0:
+			return usage("--%s needs --dim, the length of the input of --randomizer %s", name, p.class)
 		}
 	}
 	return nil

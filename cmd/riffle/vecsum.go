@@ -56,6 +56,12 @@ func (p *protocolFlags) sum(fs *pflag.FlagSet) (bool, error) {
 			if name == "dim" && p.dimNamed() {
 				continue // a single report's randomizer has a dimension, too
 			}
+			if fs.Changed(name) && name == "dim" && !p.known() {
+				return false, usage("unknown randomizer class %q", p.class)
+			}
+			if fs.Changed(name) && name == "dim" {
+				return false, usage("--dim goes with --randomizer %s or a randomizer of riffle train, not %s", vecsumName, p.class)
+			}
 			if fs.Changed(name) {
 				return false, usage("--%s goes with --randomizer %s, not %s", name, vecsumName, p.class)
 			}

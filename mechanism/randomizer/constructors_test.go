@@ -55,7 +55,7 @@ func TestConstructorsRefuse(t *testing.T) {
 // At the smallest ε₀ the estimators' scales still have the digits claimed, and
 // the errors are numbers whatever the other parameters.
 func TestSmallestEps0(t *testing.T) {
-	const eps0 = minEps0
+	const eps0 = MinEps0
 	t1, t2 := math.Tanh(eps0/2), math.Tanh(eps0/4)
 	close := func(name string, got, want float64) {
 		t.Helper()

@@ -127,10 +127,10 @@ func checkDim(dim int) error {
 	return nil
 }
 
-// minEps0 keeps the estimators unbiased and their errors finite: their scales divide by
+// MinEps0 keeps the estimators unbiased and their errors finite: their scales divide by
 // differences of probabilities, which are about ε₀. At 2^−20 these keep a relative accuracy
 // of 4e-9.
-const minEps0 = 0x1p-20
+const MinEps0 = 0x1p-20
 
 // check refuses parameters out of range; bits says whether the randomizer takes Bits.
 func (c Config) check(bits bool) error {
@@ -158,7 +158,7 @@ func checkBall(dim int, radius float64) error {
 }
 
 func checkEps0(eps0 float64) error {
-	if !(eps0 >= minEps0 && eps0 <= dp.MaxEps0) {
+	if !(eps0 >= MinEps0 && eps0 <= dp.MaxEps0) {
 		return fmt.Errorf("randomizer: eps0 = %v must lie between 2^-20 and %d", eps0, dp.MaxEps0)
 	}
 	return nil

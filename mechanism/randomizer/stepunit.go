@@ -58,10 +58,12 @@ func (c Config) shape(name string) (Config, []float64, error) {
 		return c, nil, fmt.Errorf("randomizer: encoding %q must be %s or %s", encoding, Values, Seed)
 	case encoding == Seed && c.Eps0 > MaxSeedEps0:
 		return c, nil, fmt.Errorf("randomizer: eps0 = %v must be at most %d with encoding %s: a client would try too many", c.Eps0, MaxSeedEps0, Seed)
-	case steps < 0 || steps > most || len(edges) > most:
-		return c, nil, fmt.Errorf("randomizer: %q with %d steps and %d edges: at most %d", name, steps, len(edges), most)
+	case steps < 0 || steps > most:
+		return c, nil, fmt.Errorf("randomizer: steps = %d of %q must lie between 1 and %d", steps, name, most)
+	case len(edges) > most:
+		return c, nil, fmt.Errorf("randomizer: edges %v of %q must be at most %d, not %d", edges, name, most, len(edges))
 	case steps != 0 && len(edges) != 0 && steps != len(edges):
-		return c, nil, fmt.Errorf("randomizer: %d steps with %d edges", steps, len(edges))
+		return c, nil, fmt.Errorf("randomizer: steps = %d contradicts edges %v: each step has one", steps, edges)
 	}
 	for i, z := range edges {
 		if !(z >= 0 && z <= 6) || i > 0 && z <= edges[i-1] {

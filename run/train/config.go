@@ -4,6 +4,7 @@
 package train
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -195,6 +196,9 @@ const theorem3 = "theorem3"
 func others(string) error { return nil }
 
 func checkEdges(text string) error {
+	if text == "" {
+		return errors.New(`"" must be scores such as 0.95,1.49,2.02`)
+	}
 	_, err := parseEdges(text)
 	return err
 }
@@ -205,7 +209,7 @@ func parseEdges(text string) (edges []float64, err error) {
 		return nil, nil
 	}
 	for word := range strings.SplitSeq(text, ",") {
-		z, err := strconv.ParseFloat(word, 64)
+		z, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
 		if err != nil {
 			return nil, fmt.Errorf("%q is not a number", word)
 		}

@@ -123,6 +123,10 @@ func (c Config) Check() error {
 		return inputError("bits = %d goes with randomizer rinf or r1, not %s", c.Bits, c.Randomizer)
 	case c.Encoding != "" && c.kind().Name != "" && !c.kind().Seeds, c.Encoding != "" && c.Trust.Is(dp.SumsOnly):
 		return inputError("encoding %s goes with randomizer privunit or stepunit", c.Encoding)
+	case c.Encoding != "" && !c.Trust.Is(dp.Protecting):
+		return inputError("encoding %s has no meaning with trust none", c.Encoding)
+	case c.Eps0 != 0 && c.Eps0 < randomizer.MinEps0:
+		return inputError("eps0 = %v must lie between 2^-20 and %d", c.Eps0, dp.MaxEps0)
 	case (c.Steps != 0 || c.Edges != "" && c.Encoding != randomizer.Seed) && !c.kind().Steps:
 		return inputError("steps and edges go with randomizer stepunit (edges also with encoding seed)")
 	case c.Loss != "" && c.Loss != crossEntropy && c.Model != linear:
