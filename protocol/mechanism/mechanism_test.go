@@ -114,13 +114,13 @@ func testSeeds(t *testing.T, m randomizer.Randomizer) {
 func TestStepsAreChecked(t *testing.T) {
 	good := must(Describe(randomizer.StepUnit, randomizer.Config{Dim: 30, Radius: 1, Eps0: 2, Encoding: randomizer.Seed}, "norm"))
 	for want, change := range map[string]func(*wire.Mechanism){
-		"0 edges, want 3":    func(m *wire.Mechanism) { m.Edges = nil },
-		"height":             func(m *wire.Mechanism) { m.Height *= 1.001 },
-		"steps of height":    func(m *wire.Mechanism) { m.Edges = m.Edges[:2] },
-		"rise":               func(m *wire.Mechanism) { m.Edges = []float64{1, 1, 2} },
-		"3 edges, want 0":    func(m *wire.Mechanism) { m.Name = "r2"; m.Encoding = "" },
-		`encoding "other"`:   func(m *wire.Mechanism) { m.Encoding = "other" },
-		"with 0 steps and 3": func(m *wire.Mechanism) { m.Name = "privunit" },
+		"0 edges, want 3":          func(m *wire.Mechanism) { m.Edges = nil },
+		"height":                   func(m *wire.Mechanism) { m.Height *= 1.001 },
+		"steps of height":          func(m *wire.Mechanism) { m.Edges = m.Edges[:2] },
+		"rise":                     func(m *wire.Mechanism) { m.Edges = []float64{1, 1, 2} },
+		"3 edges, want 0":          func(m *wire.Mechanism) { m.Name = "r2"; m.Encoding = "" },
+		`encoding "other"`:         func(m *wire.Mechanism) { m.Encoding = "other" },
+		"must be at most 1, not 3": func(m *wire.Mechanism) { m.Name = "privunit" },
 	} {
 		m := good
 		change(&m)

@@ -307,7 +307,7 @@ func facts(t *train.Setup) []dashboard.Fact {
 	own := fmt.Sprintf("%s with ε₀ = %.4g", c.Randomizer, c.Eps0)
 	if m := c.Messages; m > 1 {
 		_, all := t.LocalEps()
-		own += fmt.Sprintf(" in each of %d messages, together %g a round", m, math.Ceil(100*all)/100)
+		own += fmt.Sprintf(" in each of %d messages, together %.12g a round", m, math.Ceil(1e7*all)/1e7)
 	}
 	list = append(list, dashboard.Fact{Name: "Randomizer", Value: own})
 	if t.Wire.Mechanism.Encoding == wire.EncodingSeed {

@@ -98,7 +98,7 @@ func TestPageShowsMessages(t *testing.T) {
 		t.Errorf("%q, %q", own, holds)
 	}
 	made.Config.Messages = 2
-	if own, holds := value("Randomizer"), value("A report holds"); !strings.HasSuffix(own, " with ε₀ = 1 in each of 2 messages, together 2 a round") || holds != "2 seeds of 16 bytes" {
+	if own, holds := value("Randomizer"), value("A report holds"); !strings.HasSuffix(own, " with ε₀ = 1 in each of 2 messages, together 2.0000001 a round") || holds != "2 seeds of 16 bytes" {
 		t.Errorf("%q, %q", own, holds)
 	}
 	if p := promise(made, wire.Status{}); p.Messages != 2 {
