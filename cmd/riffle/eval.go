@@ -74,6 +74,9 @@ func evalDocument(stored *train.Stored, e *train.Tested) map[string]any {
 	if e.Classes != nil {
 		out["classes"] = e.Classes
 	}
+	if e.Numbers != nil {
+		out["metrics"] = asNumbers(e.Numbers)
+	}
 	if e.Rows > 0 {
 		out["rows"] = e.Rows
 		if e.Trained >= 0 {
@@ -112,9 +115,15 @@ func printEval(w io.Writer, stored *train.Stored, e *train.Tested) error {
 	if !math.IsNaN(e.Accuracy) {
 		p.row("test accuracy", "%.2f %% of %d", 100*e.Accuracy, e.Examples)
 	}
-	p.row("test loss", "%s on %d examples", lossOf(e.Loss, e.LabelUnit, e.Label), e.Examples)
+	if e.Numbers != nil && e.Confusion != nil {
+		p.row("test loss", "%.4f on %d examples, of the best constant %.4f", e.Loss, e.Examples, e.Baseline.Loss)
+	} else {
+		p.row("test loss", "%s on %d examples", lossOf(e.Loss, e.LabelUnit, e.Label), e.Examples)
+	}
 	p.row("baseline", "%s", unitBaseline(e.Baseline, e.LabelUnit))
-	if len(e.Confusion) <= mostClasses {
+	if e.Numbers != nil {
+		p.figures(asNumbers(e.Numbers), e.Evaluation, e.Classes)
+	} else if len(e.Confusion) <= mostClasses {
 		for k, row := range e.Confusion {
 			all := 0
 			for _, n := range row {

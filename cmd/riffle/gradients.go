@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -177,12 +175,4 @@ func named(r *train.Run) string {
 		return r.Model.Name
 	}
 	return r.Config.Model
-}
-
-// measures lists a program's figures by name, as "auc 0.93".
-func measures(numbers map[string]dp.Number) (out []string) {
-	for _, name := range slices.Sorted(maps.Keys(numbers)) {
-		out = append(out, fmt.Sprintf("%s %.4g", name, float64(numbers[name])))
-	}
-	return out
 }

@@ -120,7 +120,7 @@ func (p *progress) describe() {
 
 // measured describes an evaluation in words; a regression has no accuracy.
 func measured(m train.Metrics) string {
-	loss := strings.Join(append([]string{fmt.Sprintf("loss %.4f", m.Loss)}, measures(m.Numbers)...), "  ")
+	loss := strings.Join(append([]string{fmt.Sprintf("loss %.4f", m.Loss)}, briefly(m.Numbers)...), "  ")
 	if math.IsNaN(float64(m.Accuracy)) {
 		return loss
 	}

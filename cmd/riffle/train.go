@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -295,10 +293,11 @@ func printSummary(w io.Writer, r *train.Run, s *train.Summary) error {
 	} else {
 		p.row(r.Data.EvalName+" accuracy", "%.2f %%", 100*s.Evaluation.Accuracy)
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.Numbers)) {
-		p.row(name, "%.4g", float64(s.Numbers[name]))
-	}
 	p.row("baseline", "%s", unitBaseline(s.Baseline, s.LabelUnit))
+	if _, ok := s.Numbers["baseline_accuracy"]; ok {
+		p.row(r.Data.EvalName+" loss", "%.4f, of the best constant %.4f", s.Evaluation.Loss, s.Baseline.Loss)
+	}
+	p.figures(s.Numbers, s.Evaluation, r.Data.ClassNames)
 	if !r.Config.Trust.Is(dp.Protecting) {
 		p.row("epsilon", "infinite: no privacy (--trust none)")
 	} else {

@@ -350,6 +350,9 @@ func (p *csvParser) answer(cell string) error {
 		return err
 	}
 	v, err := number(cell)
+	if cell == "" { // nothing that is declared helps
+		err = errors.New("is an empty cell, must be a number: a row without an answer cannot be used")
+	}
 	y := p.scale[p.label].apply(v)
 	if err == nil && !finite(y) {
 		err = errTooLarge

@@ -2,7 +2,9 @@ package train
 
 import (
 	"fmt"
+	"maps"
 
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/learn/dataset"
 	"github.com/riffle-dp/riffle/learn/model"
 )
@@ -63,4 +65,19 @@ func (c Config) labelUnit() float64 {
 		return s.Unit
 	}
 	return 1
+}
+
+// besideBaseline adds the figures of an evaluation that have places of their own, and the
+// baseline's, so that one map has all of them.
+func besideBaseline(all map[string]dp.Number, e *model.Evaluation, b Baseline) map[string]dp.Number {
+	out := maps.Clone(all)
+	if out == nil {
+		out = map[string]dp.Number{}
+	}
+	out["loss"] = dp.Number(e.Loss)
+	if b.Class >= 0 {
+		out["accuracy"], out["baseline_accuracy"] = dp.Number(e.Accuracy), dp.Number(b.Accuracy)
+	}
+	out["baseline_loss"] = dp.Number(b.Loss)
+	return out
 }

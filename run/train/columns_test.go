@@ -77,11 +77,27 @@ func TestTableWithTextAndGaps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// One map has all figures beside the baseline's; evaluations on the way have the other ones.
+	for name, want := range map[string]float64{
+		"accuracy": s.Evaluation.Accuracy, "loss": s.Evaluation.Loss, "baseline_accuracy": s.Baseline.Accuracy, "baseline_loss": s.Baseline.Loss,
+		"recall_no": float64(s.Evaluation.Confusion[0][0]) / float64(s.Evaluation.Confusion[0][0]+s.Evaluation.Confusion[0][1]),
+	} {
+		if got, ok := s.Numbers[name]; !ok || float64(got) != want {
+			t.Errorf("metrics: %s = %v, want %v", name, got, want)
+		}
+	}
+	last := r.Metrics[len(r.Metrics)-1].Numbers
+	if auc := s.Numbers["auc"]; !(auc > 0 && auc <= 1) || last["auc"] != auc || last["recall_yes"] != s.Numbers["recall_yes"] {
+		t.Errorf("metrics %v, on the way %v", s.Numbers, last)
+	}
+	if _, ok := last["accuracy"]; ok {
+		t.Errorf("accuracy has a place of its own on the way: %v", last)
+	}
 	stored, err := ReadModel(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := stored.Test(c.Data, false, 1); err != nil || got.Loss != s.Evaluation.Loss || got.Trained != 0 {
+	if got, err := stored.Test(c.Data, false, 1); err != nil || got.Loss != s.Evaluation.Loss || got.Trained != 0 || got.Numbers["auc"] != float64(s.Numbers["auc"]) {
 		t.Errorf("held out: %+v, %v; in training the loss was %v", got, err, s.Evaluation.Loss)
 	}
 	// Another table needs no id that means anything, and may have other cities.
@@ -150,4 +166,41 @@ func TestColumnsRefuse(t *testing.T) {
 			t.Errorf("error %v, want %q", err, c.want)
 		}
 	}
+}
+
+// Errors of numbers are told in the column's own units, beside those of the median.
+func TestMetricsOfNumbersHaveTheirUnits(t *testing.T) {
+	c := spending(100).write(t, 200)
+	config := Default()
+	config.Data, config.Label, config.Loss, config.Rounds, config.Trust = c, "y", "absolute", 2, "none"
+	plain := metricsOf(t, config)
+	config.Range = "y=0..1000"
+	scaled := metricsOf(t, config)
+	if x := plain["baseline_mae"]; !(x > 0) || math.Abs(float64(scaled["baseline_mae"]/x)-1) > 1e-3 {
+		t.Errorf("the median's error is %v, with a range %v", x, scaled["baseline_mae"])
+	}
+	for _, name := range []string{"r2", "mae"} {
+		if _, ok := scaled[name]; !ok {
+			t.Errorf("no %s in %v", name, scaled)
+		}
+	}
+	if _, ok := scaled["accuracy"]; ok {
+		t.Errorf("numbers have no accuracy: %v", scaled)
+	}
+}
+
+func metricsOf(t *testing.T, c Config) map[string]dp.Number {
+	t.Helper()
+	r, err := Prepare(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Create(filepath.Join(t.TempDir(), "run")); err != nil {
+		t.Fatal(err)
+	}
+	s, err := r.Train(context.Background(), Observer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Numbers
 }

@@ -70,7 +70,7 @@ type Metrics struct {
 	// versions.
 	BaselineLoss     *float64 `json:"baseline_loss,omitempty"`
 	BaselineAccuracy *float64 `json:"baseline_accuracy,omitempty"` // absent for a regression
-	// Numbers are the other figures that a program measured.
+	// Numbers are other figures, of a program or a table; see model.Evaluation.Metrics.
 	Numbers map[string]dp.Number `json:"metrics,omitempty"`
 }
 

@@ -181,6 +181,9 @@ func (s *Stored) Test(data string, all bool, workers int) (*Tested, error) {
 		return nil, inputError("%v", err)
 	}
 	out.Baseline = newBaseline(s.Model, table, out.Classes, out.Set)
+	if c.isCSV() {
+		out.Numbers = out.Metrics(out.Classes, out.LabelUnit)
+	}
 	out.Warning = out.Baseline.NotBeaten(out.Evaluation.Accuracy, out.Evaluation.Loss)
 	return out, nil
 }

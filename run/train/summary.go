@@ -26,7 +26,7 @@ type Summary struct {
 	// The baseline is the best constant's result on the same examples.
 	BaselineAccuracy *float64 `json:"baseline_accuracy,omitempty"`
 	BaselineLoss     *float64 `json:"baseline_loss,omitempty"`
-	// Numbers are the other figures that a program measured.
+	// Numbers are the other figures that a program measured, or of a table all figures.
 	Numbers map[string]dp.Number `json:"metrics,omitempty"`
 	// LabelUnit is the factor that turns a loss into the units of the column to predict; absent
 	// if that was not scaled.
@@ -94,6 +94,9 @@ func (r *Run) Summary() (*Summary, error) {
 	s.Baseline, s.Warnings = r.Baseline, r.Data.Warnings
 	s.BaselineLoss, s.BaselineAccuracy = s.Baseline.figures()
 	s.Numbers = numbers(e)
+	if r.Config.isCSV() {
+		s.Numbers = besideBaseline(s.Numbers, e, s.Baseline)
+	}
 	if unit := r.Config.labelUnit(); unit != 1 {
 		s.LabelUnit = unit
 	}

@@ -283,7 +283,11 @@ func (t *Setup) Evaluate(theta []float32) (*model.Evaluation, error) {
 	if t.Data.program != nil {
 		return t.Data.program.evaluate(theta)
 	}
-	return t.Model.Evaluate(theta, t.Data.Eval.X, answers(t.Data.Eval), int(t.Config.Workers))
+	e, err := t.Model.Evaluate(theta, t.Data.Eval.X, answers(t.Data.Eval), int(t.Config.Workers))
+	if err == nil && t.Config.isCSV() {
+		e.Numbers = e.Metrics(t.Data.Classes, t.Config.labelUnit())
+	}
+	return e, err
 }
 
 // document is a task's Config: YAML of the resolved configuration, and the numbers that
