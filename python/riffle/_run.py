@@ -56,8 +56,9 @@ class Run:
 
     @property
     def metrics(self) -> Dict[str, "np.ndarray[Any, Any]"]:
-        """The evaluations: an array for each quantity, such as ``round``, ``epsilon``, ``accuracy`` and ``loss``. What is missing is NaN."""
-        rows = [json.loads(line) for line in self._text("metrics.jsonl").splitlines() if line.endswith("}")]
+        """The evaluations: an array for each quantity, such as ``round``, ``epsilon``, ``accuracy`` and ``loss``, of tables and programs also ``auc`` and others. What is missing is NaN."""
+        lines = [json.loads(line) for line in self._text("metrics.jsonl").splitlines() if line.endswith("}")]
+        rows = [{**(line.get("metrics") or {}), **line} for line in lines]  # figures such as auc lie deeper
         names = list(dict.fromkeys(name for row in rows for name, value in row.items() if _numeric(value)))
         return {name: np.array([_number(row.get(name)) for row in rows]) for name in names}
 

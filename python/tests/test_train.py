@@ -89,9 +89,10 @@ def test_settings_and_gaps():
 
 def test_metrics_with_gaps(tmp_path):
     (tmp_path / "config.yaml").write_text("trust: none\n")
-    (tmp_path / "metrics.jsonl").write_text('{"round":1,"loss":2,"epsilon":null}\n{"round":2,"loss":1,"auc":0.7}\n{"round":3,"lo')
+    (tmp_path / "metrics.jsonl").write_text('{"round":1,"loss":2,"epsilon":null}\n{"round":2,"loss":1,"metrics":{"auc":0.7,"round":9}}\n{"round":3,"lo')
     half = riffle.Run(tmp_path)
     assert half.metrics["loss"].tolist() == [2, 1] and np.isnan(half.metrics["auc"][0]) and half.metrics["auc"][1] == 0.7
+    assert half.metrics["round"].tolist() == [1, 2] and "metrics" not in half.metrics
     assert half.epsilon == float("inf") and "no privacy" in repr(half)
 
 
@@ -106,6 +107,15 @@ def test_arguments_become_flags(table):
     run = riffle.train(table, label="y", range={"age": (0, 100)}, trust="vector-sum", epsilon=1, rounds=2, lambda_=0.01, out="r", progress=False)
     assert run.config["range"] == "age=0..100" and run.config["lambda"] == "0.01" and run.config["trust"] == "vector-sum"
     assert run.epsilon <= 1
+    assert run.metrics["auc"][-1] == run.summary["metrics"]["auc"]
+
+
+def test_declared_columns(tmp_path):
+    (tmp_path / "t.csv").write_text("id,age,city,y\n" + "".join(f"u{i},{'' if i % 9 == 0 else i % 100},{'paris' if i % 3 else 'rome'},{'yes' if i % 100 > 50 else 'no'}\n" for i in range(400)))
+    run = riffle.train("t.csv", label="y", range={"age": (0, 100)}, categories={"city": ["paris", "*"]}, missing={"age": "40+indicator"}, drop=["id"], classes=["no", "yes"], trust="none", rounds=1, out="r")
+    assert run.config["categories"] == "city=paris|*" and run.config["classes"] == "no|yes" and run.model["weight"].shape == (4,)
+    with pytest.raises(riffle.UsageError, match="--missing"):
+        riffle.train("t.csv", label="y", categories={"city": ["paris", "*"]}, drop="id", out="s")
 
 
 def test_errors(tmp_path):
