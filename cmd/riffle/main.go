@@ -139,7 +139,7 @@ client's data can have influenced what was seen.`,
 		}
 		return usageError(fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath()))
 	})
-	root.AddCommand(newTrain(), newEval(), newEps(), newPlan(), newAudit(), newSolve(), newExperiment(), newFigures(experiment.Recordings(), plan.Site), newData(), newGradients(),
+	root.AddCommand(newTrain(), newEval(), newPredict(), newEps(), newPlan(), newAudit(), newSolve(), newExperiment(), newFigures(experiment.Recordings(), plan.Site), newData(), newGradients(),
 		newDemo(), newServe(), newClient(), newInit(), newKeygen(), newTaskCommand(), newLedger(), newFsck(), newMigrate(), newVersion())
 	root.SetUsageTemplate(usageByPart(root))
 	root.SetHelpTemplate(strings.Replace(root.HelpTemplate(), "{{. | trimTrailingWhitespaces}}", "{{fold .}}", 1))

@@ -2,7 +2,11 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
@@ -42,4 +46,33 @@ r2                   0.25
 	if out.String() != want {
 		t.Errorf("printed\n%swant\n%s", out.String(), want)
 	}
+}
+
+// A table with text and gaps is learned from, evaluated and predicted for on the command line.
+func TestTableOnTheCommandLine(t *testing.T) {
+	dir := t.TempDir()
+	path, out := filepath.Join(dir, "shop.csv"), filepath.Join(dir, "run")
+	var text strings.Builder
+	text.WriteString("id,age,city,bought\n")
+	for i := range 200 {
+		age := fmt.Sprint(20 + i%60)
+		if i%9 == 0 {
+			age = ""
+		}
+		fmt.Fprintf(&text, "u%d,%s,%s,%s\n", i, age, []string{"paris", "rome", "oslo"}[i%3], []string{"no", "yes"}[(i%60)/40])
+	}
+	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"train", "--data", path, "--label", "bought", "--range", "age=0..100", "--trust", "none", "--rounds", "3", "--no-progress"}
+	want(t, exitUsage, "--drop COLUMN", args...)
+	want(t, exitUsage, "--categories", append(args, "--drop", "id", "--missing", "age=40")...)
+	want(t, exitUsage, "--missing 'COLUMN=VALUE'", append(args, "--drop", "id", "--categories", "city=paris|*")...)
+	args = append(args, "--drop", "id", "--categories", "city=paris|*", "--missing", "age=40+indicator", "--out", out)
+	want(t, exitDone, "the classes no, yes of column bought are read off the table", args...)
+	want(t, exitDone, "auc ", "eval", out)
+	want(t, exitDone, "\"metrics\"", "eval", out, "--json")
+	want(t, exitDone, "bought,probability no,probability yes\n", "predict", out, "--data", path)
+	want(t, exitUsage, "data is required", "predict", out)
+	want(t, exitUsage, "no such file", "predict", out, "--data", filepath.Join(dir, "gone.csv"))
 }

@@ -130,6 +130,23 @@ func TestDeclaredRefuses(t *testing.T) {
 	}
 }
 
+// Without labels the label's column may be absent, and what is in it is not read.
+func TestUnlabelledRows(t *testing.T) {
+	c := declared(t, CSVConfig{Label: "y", Unlabelled: true}, "a=u|*", "b=1", "")
+	want := parse(t, "a,b\nu,2\nv,\n", c)
+	if !slices.Equal(want.Table.X, []float32{1, 0, 2, 0, 1, 1}) || !slices.Equal(want.Table.Targets, []float32{0, 0}) {
+		t.Errorf("%+v", want.Table)
+	}
+	for _, text := range []string{"a,y,b\nu,,2\nv,?,\n", "y,a,b\n1,u,2\n,v,\n"} {
+		if got := parse(t, text, c); !reflect.DeepEqual(got.Table, want.Table) || !slices.Equal(got.Columns, want.Columns) {
+			t.Errorf("%q: %+v, want %+v", text, got.Table, want.Table)
+		}
+	}
+	if _, err := parseCSV(strings.NewReader("a,b\nu,x\n"), "f.csv", c); !errors.Is(err, ErrText) {
+		t.Errorf("error %v", err)
+	}
+}
+
 // Rows that do not fit become blank where that is asked for, also if their first cells do.
 func TestBlankRowsOfDeclaredColumns(t *testing.T) {
 	c := declared(t, CSVConfig{Label: "y", Classes: []string{"0", "1"}, Blanks: true}, "a=u|v", "b=1+indicator", "")

@@ -38,6 +38,9 @@ type CSVConfig struct {
 	// Classes lists all classes, in order, if they are public. The file may lack some of them
 	// and must not hold any other. nil: the classes in the file, sorted.
 	Classes []string
+	// Unlabelled reads rows whose answer nobody needs: the label's column may be absent, and is
+	// not read. All targets are 0.
+	Unlabelled bool
 	// Blanks replaces each row that cannot be used by a blank one, instead of returning an
 	// error: whether a client takes part in a task must not depend on its rows. It needs
 	// Classes or Regression.
@@ -142,6 +145,7 @@ func ReadCSV(path string, c CSVConfig) (*CSV, error) {
 // Memory: 4 bytes per feature, up to 2.5 times that while it grows, and one record.
 // Errors quote the offending cell: they are for whoever owns the file.
 func parseCSV(r io.Reader, name string, c CSVConfig) (*CSV, error) {
+	c.Regression = c.Regression || c.Unlabelled
 	p := &csvParser{name: name, config: c, classes: map[string]int32{}}
 	p.source.r = r
 	buffered := bufio.NewReaderSize(&p.source, csvReadAhead)
@@ -278,10 +282,10 @@ func (p *csvParser) header() error {
 			p.scale[j] = Scaling{}
 		}
 	}
-	if p.label < 0 {
+	if p.label < 0 && !p.config.Unlabelled {
 		return fmt.Errorf("dataset: %s: no label column %q among the columns %.200q", p.name, p.config.Label, strings.Join(p.columns, ","))
 	}
-	if len(p.columns) < 2 {
+	if p.label >= 0 && len(p.columns) < 2 {
 		return fmt.Errorf("dataset: %s: %q is the only column, want at least one feature", p.name, p.config.Label)
 	}
 	if err := p.config.Rest.validate("the other columns"); err != nil {
@@ -308,7 +312,7 @@ func (p *csvParser) row(cells []string) error {
 		return fmt.Errorf("dataset: %s: line %d has %d cells, the header %d", p.name, p.last, len(cells), len(p.columns))
 	}
 	for j, cell := range cells {
-		if j == p.label {
+		if j == p.label && !p.config.Unlabelled {
 			if err := p.answer(cell); err != nil {
 				return err
 			}
@@ -319,6 +323,9 @@ func (p *csvParser) row(cells []string) error {
 				return fmt.Errorf("%s: %.40q %w", p.at(j), cell, err)
 			}
 		}
+	}
+	if p.config.Unlabelled {
+		p.out.Targets = append(p.out.Targets, 0)
 	}
 	p.finished++
 	return nil

@@ -24,9 +24,11 @@ type Evaluation struct {
 	// examples have real targets.
 	Confusion [][]int
 
-	// For two classes and for real targets: each example's score, larger for the second class,
-	// and its target.
-	scores, targets []float64
+	// Scores holds each example's score for two classes, larger for the second one, and for
+	// real targets; nil for more classes.
+	Scores []float64
+
+	targets []float64 // of the scores
 }
 
 // evaluateChunk is the number of examples whose cross-entropies are summed
@@ -82,7 +84,7 @@ func (m *Model) Evaluate(theta, x []float32, y func(row int) float64, workers in
 
 	e := &Evaluation{Examples: n, Accuracy: math.NaN()}
 	if m.Classes <= 2 {
-		e.scores, e.targets = scores, targets
+		e.Scores, e.targets = scores, targets
 	}
 	if m.Classes > 0 {
 		e.Confusion = make([][]int, m.Classes)

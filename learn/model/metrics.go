@@ -40,11 +40,11 @@ func (e *Evaluation) Metrics(classes []string, unit float64) map[string]float64 
 	}
 	switch {
 	case len(e.Confusion) == 2:
-		if a, ok := auc(e.scores, e.targets); ok {
+		if a, ok := auc(e.Scores, e.targets); ok {
 			out["auc"] = a
 		}
-	case e.Confusion == nil && len(e.scores) > 0:
-		r2, mae, best := deviations(e.scores, e.targets)
+	case e.Confusion == nil && len(e.Scores) > 0:
+		r2, mae, best := deviations(e.Scores, e.targets)
 		if !math.IsNaN(r2) {
 			out["r2"] = r2
 		}

@@ -18,7 +18,7 @@ func TestMetricsOfClasses(t *testing.T) {
 		if i < 10 || i >= 106 {
 			score = 1
 		}
-		e.scores, e.targets = append(e.scores, score), append(e.targets, target)
+		e.Scores, e.targets = append(e.Scores, score), append(e.targets, target)
 	}
 	want := map[string]float64{
 		"recall_no": .9, "precision_no": 90. / 96, "recall_yes": .4, "precision_yes": 4. / 14,
@@ -26,7 +26,7 @@ func TestMetricsOfClasses(t *testing.T) {
 	}
 	same(t, e.Metrics([]string{"no", "yes"}, 1), want)
 	// A model that always says no flatters itself by its accuracy only.
-	e = &Evaluation{Confusion: [][]int{{95, 0}, {5, 0}}, scores: make([]float64, 100), targets: make([]float64, 100)}
+	e = &Evaluation{Confusion: [][]int{{95, 0}, {5, 0}}, Scores: make([]float64, 100), targets: make([]float64, 100)}
 	for i := range 5 {
 		e.targets[i] = 1
 	}
@@ -36,7 +36,7 @@ func TestMetricsOfClasses(t *testing.T) {
 	if _, ok := e.Metrics([]string{"no", "yes"}, 1)["auc"]; ok {
 		t.Error("an area of one class")
 	}
-	e.targets[3], e.scores[7] = 1, math.NaN()
+	e.targets[3], e.Scores[7] = 1, math.NaN()
 	if _, ok := e.Metrics([]string{"no", "yes"}, 1)["auc"]; ok {
 		t.Error("an area of scores that are no numbers")
 	}
@@ -53,12 +53,12 @@ func TestMetricsOfClasses(t *testing.T) {
 }
 
 func TestMetricsOfNumbers(t *testing.T) {
-	e := &Evaluation{scores: []float64{1, 2, 5}, targets: []float64{1, 3, 8}}
+	e := &Evaluation{Scores: []float64{1, 2, 5}, targets: []float64{1, 3, 8}}
 	// Around the mean 4: 9 + 1 + 16; left: 0 + 1 + 9. The median is 3.
 	same(t, e.Metrics(nil, 10), map[string]float64{"r2": 1 - 10./26, "mae": 10 * 4. / 3, "baseline_mae": 10 * 7. / 3})
-	e = &Evaluation{scores: []float64{1, 2}, targets: []float64{3, 3}}
+	e = &Evaluation{Scores: []float64{1, 2}, targets: []float64{3, 3}}
 	same(t, e.Metrics(nil, 1), map[string]float64{"mae": 1.5, "baseline_mae": 0})
-	mean := &Evaluation{scores: []float64{4, 4, 4}, targets: []float64{1, 3, 8}}
+	mean := &Evaluation{Scores: []float64{4, 4, 4}, targets: []float64{1, 3, 8}}
 	if got := mean.Metrics(nil, 1)["r2"]; math.Abs(got) > 1e-12 {
 		t.Errorf("R² of the mean is %v", got)
 	}

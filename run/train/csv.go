@@ -49,6 +49,11 @@ func (c LearningConfig) regression() bool {
 // readCSV reads the file as the configuration says, with the given classes; nil: those in the
 // file.
 func (c Config) readCSV(classes []string, blanks bool) (*dataset.CSV, error) {
+	return c.readTable(dataset.CSVConfig{Regression: c.regression(), Classes: classes, Blanks: blanks})
+}
+
+// readTable reads the file with the columns that the configuration declares.
+func (c Config) readTable(config dataset.CSVConfig) (*dataset.CSV, error) {
 	by, rest, err := parseRanges(c.Range)
 	if err != nil {
 		return nil, inputError("range %v", err)
@@ -61,11 +66,15 @@ func (c Config) readCSV(classes []string, blanks bool) (*dataset.CSV, error) {
 		}
 		rest = middle(rest)
 	}
-	config := dataset.CSVConfig{Label: c.Label, Regression: c.regression(), Blanks: blanks, Scale: by, Rest: rest}
+	classes := config.Classes
+	config.Label, config.Scale, config.Rest = c.Label, by, rest
 	if err := c.declare(&config); err != nil {
 		return nil, err
 	}
 	config.Classes = classes
+	if config.Unlabelled {
+		delete(by, c.Label)
+	}
 	file, err := dataset.ReadCSV(c.Data, config)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, inputError("data %s: no such file", c.Data)

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"bytes"
+	"encoding/csv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/riffle-dp/riffle/internal/durable"
+	"github.com/riffle-dp/riffle/run/train"
+)
+
+func newPredict() *cobra.Command {
+	var data, out string
+	var workers int64
+	cmd := &cobra.Command{
+		Use: "predict MODEL", Short: "Predict for each row of a table",
+		Long: `Predict loads a model.safetensors, or the one in a run directory, that was trained on
+a table, and prints what it predicts for each row of another: CSV with a header, a
+class with the probabilities of all classes, or a number in the label's own units.
+The label's column may be absent, and is not read. Text, empty cells and ranges are
+read as the model's training declared them.`,
+		Example: `  riffle predict run --data new.csv
+  riffle predict model.safetensors --data new.csv --out predictions.csv`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage("want one model file or run directory, got %d arguments (see riffle predict --help)", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if data == "" {
+				return usage("data is required: a CSV file")
+			}
+			stored, err := train.ReadModel(args[0])
+			if err != nil {
+				return err
+			}
+			rows, err := stored.Predict(data, int(workers))
+			if err != nil {
+				return err
+			}
+			var text bytes.Buffer
+			if err := csv.NewWriter(&text).WriteAll(rows); err != nil {
+				return err
+			}
+			if out != "" {
+				return durable.WriteFile(out, text.Bytes())
+			}
+			_, err = cmd.OutOrStdout().Write(text.Bytes())
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&data, "data", "", "CSV file, whose rows are predicted for")
+	cmd.Flags().StringVar(&out, "out", "", "write to this file (default: print)")
+	cmd.Flags().Int64Var(&workers, "workers", 0, "worker goroutines (default: one per CPU)")
+	return cmd
+}
