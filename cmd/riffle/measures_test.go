@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -70,6 +71,9 @@ func TestTableOnTheCommandLine(t *testing.T) {
 	want(t, exitUsage, "--missing 'COLUMN=VALUE'", append(args, "--drop", "id", "--categories", "city=paris|*")...)
 	args = append(args, "--drop", "id", "--categories", "city=paris|*", "--missing", "age=40+indicator", "--out", out)
 	want(t, exitDone, "the classes no, yes of column bought are read off the table", args...)
+	if page, err := os.ReadFile(filepath.Join(out, "report.html")); err != nil || !regexp.MustCompile(`loss 0\.\d{4} of the best constant, auc `).Match(page) {
+		t.Errorf("the page does not have the best constant's loss: %v", err)
+	}
 	want(t, exitDone, "auc ", "eval", out)
 	want(t, exitDone, "\"metrics\"", "eval", out, "--json")
 	want(t, exitDone, "bought,probability no,probability yes\n", "predict", out, "--data", path)

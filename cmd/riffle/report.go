@@ -15,6 +15,16 @@ import (
 	"github.com/riffle-dp/riffle/service/operate"
 )
 
+// also lists what is measured besides accuracy and loss. Of a table with classes that begins
+// with the best constant's loss, which a rare class does not flatter.
+func also(s *train.Summary) []string {
+	out := measures(s.Numbers)
+	if _, ok := s.Numbers["baseline_accuracy"]; ok {
+		out = append([]string{fmt.Sprintf("loss %.4f of the best constant", s.Baseline.Loss)}, out...)
+	}
+	return out
+}
+
 // writeReport writes report.html into the run directory. An interrupted run can be resumed.
 func writeReport(r *train.Run, s *train.Summary, interrupted bool) error {
 	c := r.Config
@@ -30,7 +40,7 @@ func writeReport(r *train.Run, s *train.Summary, interrupted bool) error {
 		Started: time.Now().Add(-time.Duration(s.Seconds * float64(time.Second))).Format("2006-01-02 15:04"), Seconds: s.Seconds,
 		TestAccuracy: s.Evaluation.Accuracy, TestLoss: s.Evaluation.Loss,
 		Evaluated: shown.Evaluated,
-		Baseline:  s.Baseline.Text, Also: strings.Join(measures(s.Numbers), ", "),
+		Baseline:  s.Baseline.Text, Also: strings.Join(also(s), ", "),
 		Warnings: s.Warnings, Privacy: privacy,
 	}
 	if s.LabelUnit != 0 {
