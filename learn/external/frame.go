@@ -132,7 +132,7 @@ func printedError(text string) error {
 }
 
 // chunkBytes is how many bytes of values are read at a time.
-const chunkBytes = 1 << 16
+const chunkBytes = 1 << 17
 
 // values reads float32 into dst. A value that is not finite becomes 0; odd is their number.
 // negate turns all signs.
@@ -150,17 +150,44 @@ func (r *reader) values(dst []float32, negate bool) (odd int64, err error) {
 		if _, err := io.ReadFull(r.in, raw); err != nil {
 			return odd, unexpected(err)
 		}
-		for i := range part {
-			bits := binary.LittleEndian.Uint32(raw[4*i:])
-			if bits&0x7f800000 == 0x7f800000 {
-				bits = 0
-				odd++
-			}
-			part[i] = math.Float32frombits(bits ^ sign)
-		}
+		odd += decode(part, raw, sign)
 		dst = dst[len(part):]
 	}
 	return odd, nil
+}
+
+// exponent masks the bits that are all set in a float32 that is not finite; exponents and carry
+// find one of two at once: only such a one carries into its sign.
+const (
+	exponent  = 0x7f800000
+	exponents = exponent<<32 | exponent
+	carry     = 0x00800000<<32 | 0x00800000
+	signs     = 1<<63 | 1<<31
+)
+
+// decode turns bytes into as many float32, and their signs if sign is the sign's bit.
+func decode(dst []float32, raw []byte, sign uint32) (odd int64) {
+	finite := func(bits uint32) uint32 {
+		if bits&exponent == exponent {
+			odd++
+			return 0
+		}
+		return bits
+	}
+	for len(dst) >= 4 && len(raw) >= 16 {
+		a, b := binary.LittleEndian.Uint64(raw), binary.LittleEndian.Uint64(raw[8:16])
+		if ((a&exponents+carry)|(b&exponents+carry))&signs != 0 {
+			a = uint64(finite(uint32(a>>32)))<<32 | uint64(finite(uint32(a)))
+			b = uint64(finite(uint32(b>>32)))<<32 | uint64(finite(uint32(b)))
+		}
+		dst[0], dst[1] = math.Float32frombits(uint32(a)^sign), math.Float32frombits(uint32(a>>32)^sign)
+		dst[2], dst[3] = math.Float32frombits(uint32(b)^sign), math.Float32frombits(uint32(b>>32)^sign)
+		dst, raw = dst[4:], raw[16:]
+	}
+	for i := range dst {
+		dst[i] = math.Float32frombits(finite(binary.LittleEndian.Uint32(raw[4*i:])) ^ sign)
+	}
+	return odd
 }
 
 // grown reads n float32 into memory that grows as they come.

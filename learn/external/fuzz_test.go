@@ -96,7 +96,7 @@ func FuzzAnswer(f *testing.F) {
 			t.Fatal("one answer answers two requests")
 		}
 		runtime.ReadMemStats(&after)
-		// Three readers have 64 KiB and as much for values; JSON costs some tens of bytes a byte.
+		// Three readers have 64 KiB, and 128 KiB for values; JSON costs some tens of bytes a byte.
 		if got := after.TotalAlloc - before.TotalAlloc; got > 1<<20+200*uint64(len(b)) {
 			t.Fatalf("%d bytes allocated for %d", got, len(b))
 		}

@@ -57,6 +57,7 @@ func dial(c Config) (*peer, error) {
 	if err != nil {
 		return nil, errors.Join(err, inRead.Close(), inWrite.Close())
 	}
+	widen(outRead)
 	p.cmd.Stdin, p.cmd.Stdout, p.in, p.out = inRead, outWrite, inWrite, outRead
 	err = p.cmd.Start()
 	inRead.Close() // the program's ends
