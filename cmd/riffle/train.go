@@ -56,7 +56,7 @@ and a report page. Ctrl-C saves the state; --resume continues bit for bit.`,
 			}
 			// The defaults of these flags are those of cldp-sgd; other optimisers have none.
 			for _, name := range []string{"momentum", "average"} {
-				if f := cmd.Flags().Lookup(name); f.Changed && config.Optimizer != "cldp-sgd" && f.Value.String() != "0" {
+				if f := cmd.Flags().Lookup(name); f.Changed && config.Optimizer != "cldp-sgd" && config.Optimizer != "adam" && f.Value.String() != "0" {
 					return usage("--%s %s goes with --optimizer cldp-sgd, not %s, which has its own way to combine steps", name, f.Value, config.Optimizer)
 				}
 			}

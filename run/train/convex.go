@@ -20,14 +20,23 @@ const cldpSGD = "cldp-sgd"
 
 // optimizers lists the values of Config.Optimizer.
 func optimizers() []string {
-	names := []string{cldpSGD}
+	names := []string{cldpSGD, adam}
 	for _, m := range optimize.Methods() {
 		names = append(names, m.Name)
 	}
 	return names
 }
 
-func (c LearningConfig) planned() bool { return c.Optimizer != "" && c.Optimizer != cldpSGD }
+// adam names cldpSGD with Adam's steps: β₁ is the momentum.
+const adam = "adam"
+
+// adamSecond is Adam's β₂, as in federated learning (Reddi et al., ICLR 2021); adamRate its rate
+// unless one is given, for signs of a few dozen to a few hundred rounds.
+const adamSecond, adamRate = .99, "0.01"
+
+func (c LearningConfig) planned() bool {
+	return c.Optimizer != "" && c.Optimizer != cldpSGD && c.Optimizer != adam
+}
 
 const (
 	// defaultRadius is the radius of a convex problem's ball.

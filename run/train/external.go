@@ -49,7 +49,7 @@ func (c Config) checkExternal() error {
 	case c.PerClient > 1 || c.Validation != 0 || c.Public != 0:
 		return inputError("gradients of a program: it decides what a client holds and what is evaluated, so examples-per-client, validation and public say nothing")
 	case c.planned():
-		return inputError("optimizer %s needs a convex loss that riffle knows; gradients of a program go with %s", c.Optimizer, cldpSGD)
+		return inputError("optimizer %s needs a convex loss that riffle knows; gradients of a program go with %s or %s", c.Optimizer, cldpSGD, adam)
 	case c.LR == theorem3:
 		return inputError("lr %s needs a convex loss; gradients of a program take a list of rates", c.LR)
 	}
@@ -93,11 +93,11 @@ func (c Config) resolveExternal(ctx context.Context) (_ Config, d *Data, m *mode
 	}
 	if !c.Momentum.Given {
 		c.Momentum = setting.Optional{Value: usualMomentum, Given: true}
-		if about.Delta {
+		if about.Delta && c.Optimizer != adam {
 			c.Momentum.Value = 0
 		}
 	}
-	if about.Delta && c.LR == "" { // federated averaging, where a step acts for 1/(1 − momentum) rounds
+	if about.Delta && c.LR == "" && c.Optimizer != adam { // federated averaging, where a step acts for 1/(1 − momentum) rounds
 		c.LR = strconv.FormatFloat(1-c.Momentum.Value, 'g', 3, 64)
 	}
 	c.resolveLearning(m)

@@ -127,6 +127,20 @@ func TestExternalDelta(t *testing.T) {
 	}
 }
 
+// TestExternalAdam takes Adam's steps on the mean of gradients, and of changes (FedAdam).
+func TestExternalAdam(t *testing.T) {
+	for _, mode := range []string{"learn", "learn-delta"} {
+		r, s := trained(t, bowl(mode, func(c *Config) { c.Optimizer, c.Rounds, c.LR, c.Average, c.Clip = "adam", 20, "0.1", 0, 10 }))
+		if r.Config.Momentum.Value != usualMomentum || *s.TestLoss > .5 || s.Optimizer != "adam" {
+			t.Errorf("%s: momentum %v, loss %v", mode, r.Config.Momentum, *s.TestLoss)
+		}
+	}
+	r := preparedRun(t, bowl("learn-delta", func(c *Config) { c.Optimizer = "adam" }))
+	if r.Config.LR != adamRate {
+		t.Errorf("lr %s", r.Config.LR)
+	}
+}
+
 // TestExternalEverywhere runs a program in every trust mode, with all participations, randomizers
 // and ways to send.
 func TestExternalEverywhere(t *testing.T) {
@@ -262,6 +276,7 @@ func TestExternalRefuses(t *testing.T) {
 		"examples-per-client":            func(c *Config) { c.PerClient = 2 },
 		"it decides":                     func(c *Config) { c.Validation = 2 },
 		"needs a convex loss":            func(c *Config) { c.Optimizer = "agd" },
+		"steps of adam":                  func(c *Config) { c.Gradients, c.Optimizer, c.LR, c.Radius = "", "adam", "theorem3", 1 },
 		"lr theorem3":                    func(c *Config) { c.LR, c.Radius = "theorem3", 1 },
 		"a simulation has no liars":      func(c *Config) { c.Guard = "loss:1" },
 		"go with gradients, the program": func(c *Config) { c.Gradients, c.Model = "", "external" },

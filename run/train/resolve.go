@@ -151,6 +151,8 @@ func (c Config) Check() error {
 		return inputError("model %s takes images; data %s is a table: use linear, softmax or pca-mlp", c.Model, c.Data)
 	case c.LR == theorem3 && c.Radius == 0:
 		return inputError("lr theorem3 needs radius: its D is the diameter of the feasible set")
+	case c.LR == theorem3 && c.Optimizer == adam:
+		return inputError("lr theorem3 is of optimizer %s: the steps of adam have a length of their own", cldpSGD)
 	case !c.Trust.Is(dp.Protecting) && c.Epsilon != 0:
 		return inputError("epsilon = %v is a budget, but trust none has no privacy to budget", c.Epsilon)
 	case !c.Trust.Is(dp.Protecting) && c.Eps0 != 0:
@@ -238,7 +240,11 @@ func (c Config) newCLDPSGD(m randomizer.Mechanism, start []float32) (*optimize.O
 	for j, v := range start {
 		wide[j] = float64(v)
 	}
+	var second float64
+	if c.Optimizer == adam {
+		second = adamSecond
+	}
 	return optimize.NewCLDPSGD(optimize.CLDPSGDConfig{
-		Dim: m.Facts().Dim, Schedule: rates, Momentum: c.Momentum.Value, Radius: c.Radius, AverageFrom: from, Start: wide,
+		Dim: m.Facts().Dim, Schedule: rates, Momentum: c.Momentum.Value, Second: second, Radius: c.Radius, AverageFrom: from, Start: wide,
 	})
 }

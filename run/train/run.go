@@ -152,6 +152,9 @@ func (c *Config) parts(d *Data, m *model.Model) (p parts, err error) {
 		p.stages, err = stageModels(p.plan, m)
 		return p, err
 	}
+	if c.LR == "" && c.Optimizer == adam {
+		c.LR = adamRate
+	}
 	if c.LR == "" {
 		if c.LR = c.defaultRate(p.mechanism); c.plainTable() {
 			c.LR = c.tableRates(p.mechanism, m)
