@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import pathlib
+import signal
 import subprocess
 import tempfile
 from typing import Iterator
@@ -15,7 +16,8 @@ collect_ignore = [] if importlib.util.find_spec("torch") else ["riffle/torch.py"
 
 
 def pytest_configure() -> None:
-    """Build riffle's program from this repository, unless RIFFLE names one."""
+    """Build riffle's program from this repository, unless RIFFLE names one, and hear Ctrl-C, which jobs in the background ignore."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if not os.environ.get("RIFFLE"):
         repository = pathlib.Path(__file__).resolve().parent.parent
         program = os.path.join(tempfile.mkdtemp(prefix="riffle-"), "riffle")

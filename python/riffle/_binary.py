@@ -36,7 +36,7 @@ class Flag(NamedTuple):
 def find() -> str:
     """Return the path of riffle's program: that of the environment variable RIFFLE, or the first in PATH.
 
-    >>> os.path.basename(find()).startswith("riffle")
+    >>> os.path.isfile(find())
     True
     """
     named = os.environ.get("RIFFLE")

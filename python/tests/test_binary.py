@@ -29,10 +29,11 @@ def test_no_program(monkeypatch, tmp_path):
         riffle.version()
 
 
-def test_program_in_path(monkeypatch):
-    program = os.environ["RIFFLE"]
+def test_program_in_path(monkeypatch, tmp_path):
+    program = os.path.abspath(os.environ["RIFFLE"])
+    os.symlink(program, tmp_path / "riffle")
     monkeypatch.delenv("RIFFLE")
-    monkeypatch.setenv("PATH", os.path.dirname(program), prepend=os.pathsep)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     assert os.path.samefile(_binary.find(), program)
 
 
