@@ -64,7 +64,8 @@ bit for bit. It computes the privacy loss again from the ledger's events, and it
 checks every store.
 
 One directory holds all keys, so a demonstration protects nobody. Ctrl-C stops all
-processes; --resume continues from there.`,
+processes; --resume continues from there. SIGTERM stops them too, and removes a
+temporary directory.`,
 		Example: `  riffle demo --clients 1000 --rounds 20
   riffle demo --clients 200 --rounds 5 --trust vector-sum --json`,
 		Args: noArgs,
@@ -276,6 +277,9 @@ func (d *demo) run(cmd *cobra.Command, show output, keep bool) error {
 		err = stopErr
 	}
 	if err != nil {
+		if !keep && terminated(ctx) {
+			return d.remove(ctx)
+		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("interrupted (%w); all processes are stopped; continue with: riffle demo --resume %s", context.Canceled, d.dir)
 		}
@@ -283,6 +287,9 @@ func (d *demo) run(cmd *cobra.Command, show output, keep bool) error {
 	}
 	result, err := d.check(ctx, time.Since(begun))
 	if err != nil {
+		if !keep && terminated(ctx) {
+			return d.remove(ctx)
+		}
 		return fmt.Errorf("%w\nwhat was recorded is kept: %s", operateError(err), d.dir)
 	}
 	var left error
@@ -296,6 +303,12 @@ func (d *demo) run(cmd *cobra.Command, show output, keep bool) error {
 		err = result.print(cmd.OutOrStdout())
 	}
 	return errors.Join(err, left)
+}
+
+// remove deletes the temporary directory of a demo that was told to end: whoever sends SIGTERM
+// does not come back to resume it.
+func (d *demo) remove(ctx context.Context) error {
+	return errors.Join(fmt.Errorf("%w; all processes are stopped; nothing is kept", context.Cause(ctx)), os.RemoveAll(d.dir))
 }
 
 // drive runs the task to its end.

@@ -38,7 +38,8 @@ func childOf(parent int, argument string) (pid int, ok bool) {
 }
 
 // What a demo leaves behind when it is interrupted, or a process of it is killed, can
-// be resumed, and the demo says where it is; all of its processes have ended.
+// be resumed, and the demo says where it is. A demo that gets SIGTERM leaves nothing, unless
+// it was given a directory. All of its processes have ended.
 func TestDemoLeavesNothingUnnamed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs processes")
@@ -48,19 +49,27 @@ func TestDemoLeavesNothingUnnamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		name, file string // that the directory has when it happens
-		victim     string // of kill -9; "": the demo is interrupted
+		name, file string    // that the directory has when it happens
+		victim     string    // of kill -9; "": the demo gets a signal
+		signal     os.Signal // nil: Ctrl-C
+		out        bool      // the directory is not a temporary one
 		code       int
 	}{
-		{"at once", "", "", exitInterrupted},
-		{"while keys are made", "shuffler", "", exitInterrupted},
-		{"when it has begun", demoFile, "", exitInterrupted},
-		{"shuffler killed", filepath.Join("logs", "clients-0.log"), "shuffler", exitFailed},
-		{"clients killed", filepath.Join("logs", "clients-1.log"), "client", exitFailed},
+		{name: "at once", code: exitInterrupted},
+		{name: "while keys are made", file: "shuffler", code: exitInterrupted},
+		{name: "when it has begun", file: demoFile, code: exitInterrupted},
+		{name: "terminated", file: filepath.Join("logs", "clients-0.log"), signal: syscall.SIGTERM, code: exitInterrupted},
+		{name: "terminated in a directory", file: filepath.Join("logs", "clients-0.log"), signal: syscall.SIGTERM, out: true, code: exitInterrupted},
+		{name: "shuffler killed", file: filepath.Join("logs", "clients-0.log"), victim: "shuffler", code: exitFailed},
+		{name: "clients killed", file: filepath.Join("logs", "clients-1.log"), victim: "client", code: exitFailed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			temp := shortDir(t)
-			cmd := process(t, "demo", "--clients", "12", "--rounds", "100000", "--data", data, "--quiet")
+			args := []string{"demo", "--clients", "12", "--rounds", "100000", "--data", data, "--quiet"}
+			if c.out {
+				args = append(args, "--out", filepath.Join(temp, "riffle-demo-given"))
+			}
+			cmd := process(t, args...)
 			cmd.Env = append(os.Environ(), "TMPDIR="+temp)
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr
@@ -79,7 +88,11 @@ func TestDemoLeavesNothingUnnamed(t *testing.T) {
 				}
 			}
 			if c.victim == "" {
-				if err := cmd.Process.Signal(os.Interrupt); err != nil {
+				signal := c.signal
+				if signal == nil {
+					signal = os.Interrupt
+				}
+				if err := cmd.Process.Signal(signal); err != nil {
 					t.Fatal(err)
 				}
 			} else {
@@ -108,6 +121,9 @@ func TestDemoLeavesNothingUnnamed(t *testing.T) {
 			left, err := os.ReadDir(temp)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if c.signal != nil && len(left) > 0 != c.out {
+				t.Errorf("%d directories are left: %s", len(left), text)
 			}
 			for _, e := range left {
 				dir := filepath.Join(temp, e.Name())

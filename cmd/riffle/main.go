@@ -44,6 +44,12 @@ func (s signalled) Is(target error) bool { return target == context.Canceled }
 
 func (s signalled) Error() string { return "it was told to end (" + s.String() + ")" }
 
+// terminated says whether SIGTERM ended a command's context.
+func terminated(ctx context.Context) bool {
+	var by signalled
+	return errors.As(context.Cause(ctx), &by) && by.Signal == syscall.SIGTERM
+}
+
 func run(args []string, stdout, stderr io.Writer) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)

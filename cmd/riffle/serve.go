@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -76,8 +75,7 @@ func service(cmd *cobra.Command, f func(context.Context, operate.Options) error)
 	} else if !ended {
 		return nil
 	}
-	var by signalled
-	if errors.As(context.Cause(cmd.Context()), &by) && by.Signal == syscall.SIGTERM {
+	if terminated(cmd.Context()) {
 		return nil
 	}
 	return fmt.Errorf("interrupted: %w", context.Canceled)
