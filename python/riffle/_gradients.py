@@ -5,6 +5,7 @@ import math
 import os
 import re
 import socket
+import stat
 import struct
 import sys
 import threading
@@ -281,8 +282,8 @@ def listen(program: Program, path: str) -> Iterator[None]:
 
 
 def _bind(listener: socket.socket, path: str) -> None:
-    """Bind to path for this user only. A socket there on which nobody listens is taken over."""
-    if os.path.exists(path):
+    """Bind to path for this user only. A socket there on which nobody listens is taken over; another file is not."""
+    if _is_socket(path):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
             try:
                 other.connect(path)
@@ -293,6 +294,13 @@ def _bind(listener: socket.socket, path: str) -> None:
         listener.bind(path)
     finally:
         os.umask(before)
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _accept(program: Program, listener: socket.socket) -> None:
@@ -308,7 +316,7 @@ def _connected(program: Program, connection: socket.socket) -> None:
     with connection, connection.makefile("rb") as requests, connection.makefile("wb") as answers:
         try:
             session(program, requests, answers)
-        except (ProtocolError, OSError) as err:
+        except (Error, OSError) as err:
             print(f"gradients: {err}", file=sys.stderr, flush=True)
 
 

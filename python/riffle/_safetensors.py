@@ -34,9 +34,11 @@ def loads(document: bytes) -> Tuple[Dict[str, "np.ndarray[Any, Any]"], Dict[str,
     if length > MAX_HEADER or length > len(document) - 8:
         raise Error(f"safetensors: header of {length} bytes in a document of {len(document)}")
     try:
-        header = json.loads(document[8 : 8 + length].decode("utf-8"), object_pairs_hook=_once)
+        header = json.loads(document[8 : 8 + length].decode("utf-8"), object_pairs_hook=_once, parse_int=_whole)
     except ValueError as err:
         raise Error(f"safetensors: the header is not JSON: {err}") from None
+    except RecursionError:
+        raise Error("safetensors: the header is nested too deeply") from None
     if not isinstance(header, dict):
         raise Error("safetensors: the header is no object")
     metadata = header.pop("__metadata__", {})
@@ -66,16 +68,27 @@ def _once(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
     return out
 
 
+def _whole(digits: str) -> int:
+    """Return a whole number; more digits than a size can have would take long."""
+    if len(digits) > 20:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
+
+
 def _tensor(name: str, entry: Any, data: memoryview) -> Tuple["np.ndarray[Any, Any]", Tuple[int, int]]:
     try:
         kind, shape, (first, last) = entry["dtype"], entry["shape"], entry["data_offsets"]
         dtype = np.dtype(_TYPES[kind])
-        plain = all(type(n) is int and n >= 0 for n in [first, last, *shape])
+        # numpy has at most 32 dimensions, or 64.
+        plain = type(shape) is list and len(shape) <= 64 and all(type(n) is int and n >= 0 for n in [first, last, *shape])
     except (KeyError, TypeError, ValueError):
         raise Error(f"safetensors: tensor {name!r} is not described by a known dtype, shape and data_offsets") from None
     if not plain or not first <= last <= len(data) or last - first != math.prod(shape) * dtype.itemsize:
-        raise Error(f"safetensors: tensor {name!r}: bytes {first} to {last} do not hold {kind} of shape {shape}")
-    array = np.frombuffer(data[first:last], dtype).reshape(shape)
+        raise Error(f"safetensors: tensor {name!r}: bytes {first} to {last} do not hold {kind} of shape {str(shape)[:80]}")
+    try:
+        array = np.frombuffer(data[first:last], dtype).reshape(shape)
+    except ValueError:
+        raise Error(f"safetensors: tensor {name!r}: numpy cannot hold shape {str(shape)[:80]}") from None
     if kind == "BF16":
         array = (array.astype(np.uint32) << 16).view(np.float32)
     return array, (first, last)

@@ -211,6 +211,20 @@ def test_socket_is_private_and_taken_over(tmp_path):
     assert not os.path.exists(path)
 
 
+def test_socket_replaces_no_file(tmp_path):
+    file = tmp_path / "precious"
+    file.write_text("data")
+    with pytest.raises(riffle.Error, match="[Aa]ddress already in use"):
+        with _gradients.listen(program, str(file)):
+            pass
+    assert file.read_text() == "data"
+    (tmp_path / "link").symlink_to(file)
+    with pytest.raises(riffle.Error, match="[Aa]ddress already in use"):
+        with _gradients.listen(program, str(tmp_path / "link")):
+            pass
+    assert file.read_text() == "data" and (tmp_path / "link").is_symlink()
+
+
 def test_several_sessions_at_once(tmp_path):
     path = str(tmp_path / "s")
     failed = []
@@ -298,6 +312,15 @@ def test_safetensors():
         (b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}', b"12345", "1 bytes behind"),
         (b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}', b"12345678", "overlap or leave a hole"),
         (b'{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}', b"123", "overlap"),
+        (b"[" * 200_000, b"", "nested too deeply"),
+        (b'{"a":' * 200_000, b"", "nested too deeply"),
+        (b'{"a":{"dtype":"U8","shape":[%s],"data_offsets":[0,4]}}' % b",".join([b"9" * 4000] * 2000), b"1234", "4000 digits"),
+        (b'{"a":{"dtype":"U8","shape":[%s],"data_offsets":[0,4]}}' % b",".join([b"9" * 19] * 100_000), b"1234", "do not hold"),
+        (b'{"a":{"dtype":"U8","shape":[0,9223372036854775807,4],"data_offsets":[0,0]}}', b"", "cannot hold"),
+        (b'{"a":{"dtype":"U8","shape":[0,99999999999999999999],"data_offsets":[0,0]}}', b"", "cannot hold"),
+        (b'{"a":{"dtype":"U8","shape":[%s],"data_offsets":[0,1]}}' % b",".join([b"1"] * 65), b"1", "do not hold"),
+        (b'{"a":{"dtype":"U8","shape":"","data_offsets":[0,1]}}', b"1", "do not hold"),
+        (b'{"a":{"dtype":"U8","shape":{},"data_offsets":[0,1]}}', b"1", "do not hold"),
     ],
 )
 def test_bad_safetensors(header, data, message):
