@@ -50,7 +50,7 @@ recognises by the number of rows, the test set is the rows that training held ou
 				return err
 			}
 			if e.Warning != "" {
-				fmt.Fprintf(cmd.ErrOrStderr(), "riffle: warning: %s\n", e.Warning)
+				fmt.Fprintln(cmd.ErrOrStderr(), "riffle: warning:", visible(e.Warning))
 			}
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), evalDocument(stored, e))

@@ -73,7 +73,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if _, rest, found := root.Find(args); found == nil {
 		args = rest
 	}
-	fmt.Fprintln(stderr, "riffle:", withoutPackages(err.Error(), args))
+	fmt.Fprintln(stderr, "riffle:", visible(withoutPackages(err.Error(), args)))
 	code := exitCode(err)
 	if code == exitFailed && aboutArgument(err, args) {
 		return exitUsage

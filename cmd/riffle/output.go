@@ -27,7 +27,7 @@ func (o *output) flags(fs *pflag.FlagSet) {
 
 func (o output) note(w io.Writer, format string, args ...any) {
 	if !o.quiet {
-		fmt.Fprintf(w, "riffle: "+format+"\n", args...)
+		fmt.Fprintln(w, "riffle:", visible(fmt.Sprintf(format, args...)))
 	}
 }
 
@@ -69,13 +69,13 @@ type printer struct {
 
 func (p *printer) line(format string, args ...any) {
 	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, format+"\n", args...)
+		_, p.err = fmt.Fprintln(p.w, visible(fmt.Sprintf(format, args...)))
 	}
 }
 
 func (p *printer) row(label, format string, args ...any) {
 	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, "%-20s %s\n", label, fmt.Sprintf(format, args...))
+		_, p.err = fmt.Fprintf(p.w, "%-20s %s\n", visible(label), visible(fmt.Sprintf(format, args...)))
 	}
 }
 
@@ -154,7 +154,7 @@ func (p *progress) line(format string, args ...any) {
 		return
 	}
 	p.bar.clear()
-	fmt.Fprintf(p.w, "riffle: "+format+"\n", args...)
+	fmt.Fprintln(p.w, "riffle:", visible(fmt.Sprintf(format, args...)))
 }
 
 func (p *progress) finish() { p.bar.clear() }

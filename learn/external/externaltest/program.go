@@ -172,6 +172,9 @@ func Serve(mode string, r io.Reader, w io.Writer) {
 				meta["op"] = "gradients"
 			case "says":
 				meta = map[string]string{"op": "error", "message": "no such\nfile: data.npz"}
+			case "steers":
+				note("\x1b]0;title\a\x1b[31mred\x1b[0m \u009b2J\u202enwod")
+				meta = map[string]string{"op": "error", "message": "no \x1b[2J\x1b[Hdata"}
 			case "old":
 				meta["version"] = "0"
 			case "no-dim":
