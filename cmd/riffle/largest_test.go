@@ -6,6 +6,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
 )
 
 // How far one report can move a mean is said wherever randomizer and dimension are
@@ -54,6 +56,39 @@ func TestLargestReportIsSaid(t *testing.T) {
 		said := strings.Contains(text, "one report can move the mean of n by up to ")
 		if known := len(c.args) > 11; known != said || known != (largest > 0) || c.want > 0 && math.Abs(largest-c.want) > .01*c.want {
 			t.Errorf("riffle %s: %v, want %v\n%s", strings.Join(c.args, " "), largest, c.want, text)
+		}
+	}
+}
+
+// A task tells the epsilon that a report is charged with beside the asked one, and how many
+// seeds are tried where its reports are seeds.
+func TestTaskSaysWhatAReportIs(t *testing.T) {
+	seeds := &operatorv1.Task{Trust: "shuffle", Messages: 1, Eps0: 2.50000018235, Eps0Asked: 2.5, LargestReport: 31, LargestReportTries: 1 << 40}
+	values := &operatorv1.Task{Trust: "shuffle", Messages: 2, Eps0: 2.5, Eps0Asked: 2.5, LocalEpsilon: 5, LargestReport: 31}
+	for _, c := range []struct {
+		task   *operatorv1.Task
+		has    []string
+		absent string
+	}{
+		{seeds, []string{"one report", "epsilon 2.5000002 by itself (eps0 2.5, and what covers rounding)", "by up to 31 clip norms / n, whatever its client's data is: the best of 2^40 seeds"}, "messages"},
+		{values, []string{"one message", "epsilon 2.5 by itself\n", "by up to 31 clip norms / n, whatever its client's data is; no step", "2 messages a round: epsilon 5 together"}, "seed"},
+		{&operatorv1.Task{Trust: "vector-sum", LargestReport: 2}, []string{"by up to 2 clip norms / n"}, "seed"},
+	} {
+		var text strings.Builder
+		printTask(&printer{w: &text}, c.task)
+		for _, has := range c.has {
+			if !strings.Contains(text.String(), has) {
+				t.Errorf("not %q in\n%s", has, &text)
+			}
+		}
+		if strings.Contains(text.String(), c.absent) {
+			t.Errorf("%q in\n%s", c.absent, &text)
+		}
+		told := taskJSON(c.task, nil)
+		for key, want := range map[string]bool{"eps0": c.task.Eps0 > 0, "eps0_asked": c.task.Eps0 > 0, "largest_report_tries": c.task == seeds} {
+			if _, ok := told[key]; ok != want {
+				t.Errorf("%s: %v, want %v", key, ok, want)
+			}
 		}
 	}
 }

@@ -32,18 +32,32 @@ func (o output) note(w io.Writer, format string, args ...any) {
 }
 
 // roundUp writes ε with four significant digits, rounded up.
-func roundUp(eps float64) string {
+func roundUp(eps float64) string { return roundUpTo(eps, 4) }
+
+// roundUpTo writes ε with the given significant digits, rounded up.
+func roundUpTo(eps float64, digits int) string {
 	if math.IsNaN(eps) {
 		return "not known"
 	}
 	if eps == 0 || math.IsInf(eps, 0) {
 		return fmt.Sprint(eps)
 	}
-	if text := fmt.Sprintf("%.4g", eps); parse(text) >= eps {
+	if text := fmt.Sprintf("%.*g", digits, eps); parse(text) >= eps {
 		return text
 	}
-	unit := math.Pow(10, math.Floor(math.Log10(eps))-3)
-	return fmt.Sprintf("%.4g", (math.Floor(eps/unit)+1)*unit)
+	unit := math.Pow(10, math.Floor(math.Log10(eps))-float64(digits-1))
+	return fmt.Sprintf("%.*g", digits, (math.Floor(eps/unit)+1)*unit)
+}
+
+// alone writes what a message promises by itself: the ε₀ that it is charged with, and the asked
+// one if that differs.
+func alone(eps0, asked float64) string {
+	charged := roundUpTo(eps0, 8)
+	text := fmt.Sprintf("epsilon %s by itself", charged)
+	if a := fmt.Sprintf("%.8g", asked); asked > 0 && a != charged {
+		text += fmt.Sprintf(" (eps0 %s, and what covers rounding)", a)
+	}
+	return text
 }
 
 // roundDown writes a lower bound with four significant digits, rounded down.

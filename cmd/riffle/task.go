@@ -50,6 +50,12 @@ func taskJSON(t *operatorv1.Task, more map[string]any) map[string]any {
 	if t.LargestReport != 0 {
 		out["largest_report"] = t.LargestReport
 	}
+	if t.LargestReportTries != 0 {
+		out["largest_report_tries"] = t.LargestReportTries
+	}
+	if t.Eps0 != 0 {
+		out["eps0"], out["eps0_asked"] = t.Eps0, t.Eps0Asked
+	}
 	if t.Messages > 1 {
 		out["messages"], out["local_epsilon"] = t.Messages, t.LocalEpsilon
 	}
@@ -109,8 +115,19 @@ func printTask(p *printer, t *operatorv1.Task) {
 		p.row("here", "a standby: another coordinator leads the task, and knows the rest")
 	}
 	p.row("protocol", "%s, %s, n-min %d", t.Trust, t.Participation, t.NMin)
+	if t.Eps0 > 0 {
+		name := "one report"
+		if t.Messages > 1 {
+			name = "one message"
+		}
+		p.row(name, "promises %s", alone(t.Eps0, t.Eps0Asked))
+	}
 	if t.LargestReport > 0 {
-		p.row("one report", "moves the mean by up to %s (a seed: %s); no step is longer than honest reports give", moves(t.LargestReport), tried)
+		text := moves(t.LargestReport)
+		if t.LargestReportTries > 0 {
+			text += ": " + tried
+		}
+		p.row("largest report", "moves the mean by up to %s; no step is longer than honest reports give", text)
 	}
 	if t.Messages > 1 {
 		p.row("one client", "sends %d messages a round: epsilon %s together without the shuffle", t.Messages, roundUp(t.LocalEpsilon))

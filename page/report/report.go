@@ -81,10 +81,12 @@ type Privacy struct {
 	PerClient int64
 	// PublicExamples is the number of examples declared public, which nothing protects.
 	PublicExamples int64
-	// Randomizer is its name and Eps0 what one message promises, in nats.
-	// Required where Trust protects.
+	// Randomizer is its name and Eps0 what one message promises and is charged with, in nats.
+	// Required where Trust protects. Asked is the ε₀ of the settings, which Eps0 exceeds by what
+	// covers rounding; 0: not told.
 	Randomizer string
 	Eps0       float64
+	Asked      float64
 	// Messages is the number of messages of each client in a round, each of which promises Eps0;
 	// 0: one.
 	Messages int64

@@ -92,7 +92,11 @@ func lead(p Privacy) string {
 	return "An approximation, not a guarantee: " + claim + "."
 }
 
-func eps0(p Privacy) string { return "ε₀ = " + roundUp(p.Eps0, 4) }
+// local writes what a report promises by itself, with digits enough to tell the charged ε₀
+// from the asked one.
+func local(eps float64) string { return roundUp(eps, 8) }
+
+func eps0(p Privacy) string { return "ε₀ = " + local(p.Eps0) }
 
 // own returns what the messages of one client's report promise together.
 func (p Privacy) own() float64 { return p.Eps0 * float64(max(1, p.Messages)) }
@@ -217,7 +221,7 @@ func fallback(p Privacy) string {
 	each := fmt.Sprintf("If it is not, what remains is each report's own noise: %s per report, a factor of %s", eps0(p), factor(p.Eps0))
 	if p.Messages > 1 {
 		each = fmt.Sprintf("If it is not, what remains is each message's own noise: %s for each of %d, together %s per report, a factor of %s",
-			eps0(p), p.Messages, roundUp(p.own(), 4), factor(p.own()))
+			eps0(p), p.Messages, local(p.own()), factor(p.own()))
 	}
 	reports := p.Rounds
 	switch {
@@ -233,7 +237,7 @@ func fallback(p Privacy) string {
 		}
 		total := p.own() * float64(reports)
 		return fmt.Sprintf("%s; over %s%s of a client that adds up to %s, which promises much less.",
-			each, upTo, plural(reports, "report"), roundUp(total, 4))
+			each, upTo, plural(reports, "report"), local(total))
 	}
 	return each + "."
 }

@@ -41,6 +41,26 @@ func TestDetectionCoversRealTests(t *testing.T) {
 	}
 }
 
+// The charged ε₀ is shown, beside the asked one if that differs.
+func TestChargedAndAsked(t *testing.T) {
+	for _, c := range []struct {
+		eps0, asked float64
+		messages    int64
+		want        string
+	}{
+		{3.00000018, 3, 0, "3.0000002 (eps0 3, and what covers rounding)"},
+		{3.00000018, 3, 2, "6.0000004: 2 messages of 3.0000002 (eps0 3, and what covers rounding)"},
+		{3, 3, 0, "3"},
+		{3.00000018, 0, 0, "3.0000002"},
+	} {
+		p := example().Privacy
+		p.Eps0, p.Asked, p.Messages = c.eps0, c.asked, c.messages
+		if got := promise(p); got.Value != c.want {
+			t.Errorf("%+v: %q", c, got.Value)
+		}
+	}
+}
+
 func plainWords(p Privacy) string {
 	s := newStatement(p)
 	var b strings.Builder
@@ -75,6 +95,8 @@ func TestStatement(t *testing.T) {
 		"messages": {func(p *Privacy) { p.Messages = 8 }, []string{
 			"each message's own noise: ε₀ = 3 for each of 8, together 24 per report, a factor of 2.65·10¹⁰; over 80 reports of a client that adds up to 1920,",
 			"nobody can tell which 8 messages of a round come from one client", "each of its 8 messages of a round (privunit, ε₀ = 3)"}, []string{"per report, a factor of 20.1"}},
+		"rounded": {func(p *Privacy) { p.Eps0, p.Asked = 3.00000018, 3 }, []string{
+			"ε₀ = 3.0000002 per report, a factor of 20.1; over 80 reports of a client that adds up to 240.00002,", "(privunit, ε₀ = 3.0000002)"}, nil},
 		"messages, sampled": {func(p *Privacy) { p.Messages, p.Participation = 2, dp.Sampled }, []string{"it may be known"},
 			[]string{"stays secret", "exactly once in every round"}},
 		"messages, once": {func(p *Privacy) { p.Messages, p.Participation = 2, dp.Once }, []string{"in one round only"}, []string{"it may be known"}},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html/template"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/riffle-dp/riffle/dp"
@@ -142,10 +143,14 @@ func promise(p Privacy) pair {
 	if p.Trust.Is(dp.SumsOnly) {
 		return pair{"Noise of a client, in clip norms", number(p.Sigma)}
 	}
+	text := local(p.Eps0)
 	if p.Messages > 1 {
-		return pair{"ε₀ per report", fmt.Sprintf("%s: %d messages of %s", roundUp(p.own(), 4), p.Messages, roundUp(p.Eps0, 4))}
+		text = fmt.Sprintf("%s: %d messages of %s", local(p.own()), p.Messages, text)
 	}
-	return pair{"ε₀ per report", roundUp(p.Eps0, 4)}
+	if asked := strconv.FormatFloat(p.Asked, 'g', 8, 64); p.Asked > 0 && asked != local(p.Eps0) {
+		text += fmt.Sprintf(" (eps0 %s, and what covers rounding)", asked)
+	}
+	return pair{"ε₀ per report", text}
 }
 
 func facts(r Run) []pair {

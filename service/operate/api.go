@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/train"
@@ -265,12 +266,15 @@ func (r *coordinatorProcess) message(s wire.Status) *operatorv1.Task {
 	defer r.mu.Unlock()
 	made := r.tasks[s.ID]
 	if made != nil {
-		if _, all := made.LocalEps(); all > 0 {
-			t.Messages, t.LocalEpsilon = s.Task.PerClient(), all
+		if one, all := made.LocalEps(); all > 0 {
+			t.Eps0, t.Eps0Asked, t.Messages, t.LocalEpsilon = one, made.Config.Eps0, s.Task.PerClient(), all
 		}
 		t.Trust = string(made.Config.Trust) // the mode that was chosen; the wire has Recorded of it
 		if made.Mechanism != nil {          // nil without the data
 			t.LargestReport = made.Mechanism.Facts().Largest
+			if t.LargestReport > 0 && s.Task.Mechanism.Encoding == wire.EncodingSeed {
+				t.LargestReportTries = 1 << randomizer.TriesExponent
+			}
 		}
 	}
 	return t

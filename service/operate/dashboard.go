@@ -304,10 +304,14 @@ func facts(t *train.Setup) []dashboard.Fact {
 	if c.Trust.Is(dp.SumsOnly) {
 		return append(list, dashboard.Fact{Name: "Noise of a client", Value: fmt.Sprintf("σ = %.4g clip norms", c.Sigma)})
 	}
-	own := fmt.Sprintf("%s with ε₀ = %.4g", c.Randomizer, c.Eps0)
+	one, all := t.LocalEps()
+	up := func(eps float64) string { return fmt.Sprintf("%.12g", math.Ceil(1e7*eps)/1e7) }
+	own := fmt.Sprintf("%s with ε₀ = %s", c.Randomizer, up(one))
+	if asked := fmt.Sprintf("%.8g", c.Eps0); asked != up(one) {
+		own += fmt.Sprintf(" (eps0 %s, and what covers rounding)", asked)
+	}
 	if m := c.Messages; m > 1 {
-		_, all := t.LocalEps()
-		own += fmt.Sprintf(" in each of %d messages, together %.12g a round", m, math.Ceil(1e7*all)/1e7)
+		own += fmt.Sprintf(" in each of %d messages, together %s a round", m, up(all))
 	}
 	list = append(list, dashboard.Fact{Name: "Randomizer", Value: own})
 	if t.Wire.Mechanism.Encoding == wire.EncodingSeed {
@@ -340,7 +344,7 @@ func promise(t *train.Setup, s wire.Status) report.Privacy {
 	c := t.Config
 	eps0, _ := t.LocalEps()
 	p := report.Privacy{Trust: t.Wire.Trust, Participation: t.Wire.Participation, Adjacency: dp.ReplaceOne, Population: c.Population,
-		Rounds: s.Charged, ReportsPerClient: mostReports(t, s), Randomizer: c.Randomizer, Eps0: eps0, Messages: c.Messages, Sigma: c.Sigma, Epsilon: float64(s.Eps),
+		Rounds: s.Charged, ReportsPerClient: mostReports(t, s), Randomizer: c.Randomizer, Eps0: eps0, Asked: c.Eps0, Messages: c.Messages, Sigma: c.Sigma, Epsilon: float64(s.Eps),
 		Delta: s.Task.Delta, Method: s.Method, Source: s.Source, Status: dp.Proved, Assumes: t.Assumes, PerClient: c.PerClient,
 		Running: s.State == coordinator.Running}
 	if t.Data != nil {

@@ -15,7 +15,9 @@ import (
 )
 
 // labelled is a task of a table in which three of four rows are of one class.
-func labelled(t *testing.T, numbers bool) *train.Setup {
+func labelled(t *testing.T, numbers bool) *train.Setup { return labelledIn(t, numbers, "") }
+
+func labelledIn(t *testing.T, numbers bool, encoding string) *train.Setup {
 	t.Helper()
 	var b strings.Builder
 	b.WriteString("x,y\n")
@@ -34,7 +36,7 @@ func labelled(t *testing.T, numbers bool) *train.Setup {
 		t.Fatal(err)
 	}
 	c := train.Default()
-	c.Data, c.Label, c.Range, c.Rounds, c.Eps0 = path, "y", "x=0..9", 2, 1
+	c.Data, c.Label, c.Range, c.Rounds, c.Eps0, c.Encoding = path, "y", "x=0..9", 2, 1, encoding
 	if numbers {
 		c.Loss, c.Range = "absolute", "x=0..9,y=0..1"
 	}
@@ -94,14 +96,14 @@ func TestPageShowsMessages(t *testing.T) {
 		}
 		return ""
 	}
-	if own, holds := value("Randomizer"), value("A report holds"); !strings.HasSuffix(own, " with ε₀ = 1") || holds != "a seed of 16 bytes" {
+	if own, holds := value("Randomizer"), value("A report holds"); !strings.HasSuffix(own, " with ε₀ = 1.0000001 (eps0 1, and what covers rounding)") || holds != "a seed of 16 bytes" {
 		t.Errorf("%q, %q", own, holds)
 	}
 	made.Config.Messages = 2
-	if own, holds := value("Randomizer"), value("A report holds"); !strings.HasSuffix(own, " with ε₀ = 1 in each of 2 messages, together 2.0000001 a round") || holds != "2 seeds of 16 bytes" {
+	if own, holds := value("Randomizer"), value("A report holds"); !strings.HasSuffix(own, " with ε₀ = 1.0000001 (eps0 1, and what covers rounding) in each of 2 messages, together 2.0000001 a round") || holds != "2 seeds of 16 bytes" {
 		t.Errorf("%q, %q", own, holds)
 	}
-	if p := promise(made, wire.Status{}); p.Messages != 2 {
+	if p := promise(made, wire.Status{}); p.Messages != 2 || !(p.Eps0 > 1) || p.Asked != 1 {
 		t.Errorf("%+v", p)
 	}
 	made.Wire.Mechanism.Encoding = ""

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/train"
@@ -148,6 +149,24 @@ func TestAPINamesTheChosenTrust(t *testing.T) {
 	r.remember(task)
 	if got := r.message(s); got.Trust != "vector-sum" || got.Participation != "all" || got.NMin != task.Wire.MinReports || !(got.LargestReport > 0) {
 		t.Errorf("%v", got)
+	}
+}
+
+// The operator API tells the ε₀ that a report is charged with beside the asked one, and of
+// seeds only how many of them a client is taken to try.
+func TestAPITellsWhatAReportIs(t *testing.T) {
+	for _, encoding := range []string{randomizer.Seed, randomizer.Values} {
+		made := labelledIn(t, false, encoding)
+		id := wire.Digest(made.Wire)
+		r := &coordinatorProcess{tasks: map[[32]byte]*train.Setup{id: made}}
+		got := r.message(wire.Status{Task: made.Wire, ID: id})
+		one, _ := made.LocalEps()
+		if got.Eps0 != one || !(one > 1) || got.Eps0Asked != 1 || !(got.LargestReport > 0) {
+			t.Errorf("%s: %v asked, %v charged, want %v; largest report %v", encoding, got.Eps0Asked, got.Eps0, one, got.LargestReport)
+		}
+		if want := map[string]int64{randomizer.Seed: 1 << randomizer.TriesExponent}[encoding]; got.LargestReportTries != want {
+			t.Errorf("%s: %d seeds are tried, want %d", encoding, got.LargestReportTries, want)
+		}
 	}
 }
 

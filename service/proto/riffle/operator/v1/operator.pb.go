@@ -993,10 +993,17 @@ type Task struct {
 	SpareReports int64 `protobuf:"varint,35,opt,name=spare_reports,json=spareReports,proto3" json:"spare_reports,omitempty"`
 	// How many messages each client sends in a round, at least 1, and what they promise
 	// together without a shuffler, in nats; 0: nothing, or not known.
-	Messages      int64   `protobuf:"varint,36,opt,name=messages,proto3" json:"messages,omitempty"`
-	LocalEpsilon  float64 `protobuf:"fixed64,37,opt,name=local_epsilon,json=localEpsilon,proto3" json:"local_epsilon,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Messages     int64   `protobuf:"varint,36,opt,name=messages,proto3" json:"messages,omitempty"`
+	LocalEpsilon float64 `protobuf:"fixed64,37,opt,name=local_epsilon,json=localEpsilon,proto3" json:"local_epsilon,omitempty"`
+	// What one message promises by itself, in nats, as it is charged; 0: nothing, or not
+	// known. And what the settings ask for: the difference pays for rounding.
+	Eps0      float64 `protobuf:"fixed64,38,opt,name=eps0,proto3" json:"eps0,omitempty"`
+	Eps0Asked float64 `protobuf:"fixed64,39,opt,name=eps0_asked,json=eps0Asked,proto3" json:"eps0_asked,omitempty"`
+	// How many seeds a client is taken to try for the largest report; 0: reports are no
+	// seeds, or the largest one is not known.
+	LargestReportTries int64 `protobuf:"varint,40,opt,name=largest_report_tries,json=largestReportTries,proto3" json:"largest_report_tries,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Task) Reset() {
@@ -1253,6 +1260,27 @@ func (x *Task) GetLocalEpsilon() float64 {
 	return 0
 }
 
+func (x *Task) GetEps0() float64 {
+	if x != nil {
+		return x.Eps0
+	}
+	return 0
+}
+
+func (x *Task) GetEps0Asked() float64 {
+	if x != nil {
+		return x.Eps0Asked
+	}
+	return 0
+}
+
+func (x *Task) GetLargestReportTries() int64 {
+	if x != nil {
+		return x.LargestReportTries
+	}
+	return 0
+}
+
 type GetLedgerRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1505,7 +1533,8 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\x04task\x18\x01 \x01(\v2\x18.riffle.operator.v1.TaskR\x04task\"'\n" +
 	"\x11RemoveTaskRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\"\x14\n" +
-	"\x12RemoveTaskResponse\"\xa7\t\n" +
+	"\x12RemoveTaskResponse\"\x8c\n" +
+	"\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -1540,7 +1569,11 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\x0elargest_report\x18\" \x01(\x01R\rlargestReport\x12#\n" +
 	"\rspare_reports\x18# \x01(\x03R\fspareReports\x12\x1a\n" +
 	"\bmessages\x18$ \x01(\x03R\bmessages\x12#\n" +
-	"\rlocal_epsilon\x18% \x01(\x01R\flocalEpsilon\x1a;\n" +
+	"\rlocal_epsilon\x18% \x01(\x01R\flocalEpsilon\x12\x12\n" +
+	"\x04eps0\x18& \x01(\x01R\x04eps0\x12\x1d\n" +
+	"\n" +
+	"eps0_asked\x18' \x01(\x01R\teps0Asked\x120\n" +
+	"\x14largest_report_tries\x18( \x01(\x03R\x12largestReportTries\x1a;\n" +
 	"\rRejectedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a9\n" +
