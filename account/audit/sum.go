@@ -237,7 +237,7 @@ func (s *sumSampler) each(at stage, pair, side int, p sumPair, n int64, visit fu
 	for range s.config.Workers {
 		wg.Go(func() {
 			e, err := vecsum.NewEncoder(q)
-			counts, sum := make([]int64, q.Dim), make([]int64, q.Dim)
+			counts, sum, rounded := make([]int64, q.Dim), make([]int64, q.Dim), make([]int32, q.Dim)
 			for err == nil {
 				s.mu.Lock()
 				first := next
@@ -259,7 +259,10 @@ func (s *sumSampler) each(at stage, pair, side int, p sumPair, n int64, visit fu
 						if i < honest {
 							err = e.Encode(src, in, counts)
 						} else {
-							err = e.Round(src, in, counts)
+							err = e.Round(src, in, rounded)
+							for j, v := range rounded {
+								counts[j] = int64(v)
+							}
 						}
 						if err != nil {
 							break

@@ -49,6 +49,7 @@ const (
 	maxRows       = 256      // rows of an answer
 	maxRowBytes   = 16 << 20 // bytes of an answer's rows, unless one row is longer
 	maxUnanswered = 2        // requests that were sent and not yet answered
+	batches       = 2        // answers in memory: one is read while workers have the other
 	maxNumbers    = 32       // numbers of an evaluation
 )
 

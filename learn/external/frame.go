@@ -174,15 +174,21 @@ func decode(dst []float32, raw []byte, sign uint32) (odd int64) {
 		}
 		return bits
 	}
-	for len(dst) >= 4 && len(raw) >= 16 {
-		a, b := binary.LittleEndian.Uint64(raw), binary.LittleEndian.Uint64(raw[8:16])
-		if ((a&exponents+carry)|(b&exponents+carry))&signs != 0 {
-			a = uint64(finite(uint32(a>>32)))<<32 | uint64(finite(uint32(a)))
-			b = uint64(finite(uint32(b>>32)))<<32 | uint64(finite(uint32(b)))
+	both := uint64(sign)<<32 | uint64(sign)
+	for len(dst) >= 8 && len(raw) >= 32 {
+		a, b, c, d := binary.LittleEndian.Uint64(raw), binary.LittleEndian.Uint64(raw[8:16]), binary.LittleEndian.Uint64(raw[16:24]), binary.LittleEndian.Uint64(raw[24:32])
+		if ((a&exponents+carry)|(b&exponents+carry)|(c&exponents+carry)|(d&exponents+carry))&signs != 0 {
+			for i := range 8 {
+				dst[i] = math.Float32frombits(finite(binary.LittleEndian.Uint32(raw[4*i:])) ^ sign)
+			}
+		} else {
+			a, b, c, d = a^both, b^both, c^both, d^both
+			dst[0], dst[1] = math.Float32frombits(uint32(a)), math.Float32frombits(uint32(a>>32))
+			dst[2], dst[3] = math.Float32frombits(uint32(b)), math.Float32frombits(uint32(b>>32))
+			dst[4], dst[5] = math.Float32frombits(uint32(c)), math.Float32frombits(uint32(c>>32))
+			dst[6], dst[7] = math.Float32frombits(uint32(d)), math.Float32frombits(uint32(d>>32))
 		}
-		dst[0], dst[1] = math.Float32frombits(uint32(a)^sign), math.Float32frombits(uint32(a>>32)^sign)
-		dst[2], dst[3] = math.Float32frombits(uint32(b)^sign), math.Float32frombits(uint32(b>>32)^sign)
-		dst, raw = dst[4:], raw[16:]
+		dst, raw = dst[8:], raw[32:]
 	}
 	for i := range dst {
 		dst[i] = math.Float32frombits(finite(binary.LittleEndian.Uint32(raw[4*i:])) ^ sign)

@@ -40,7 +40,7 @@ func (s *Session) Each(ctx context.Context, round int64, theta []float32, ids []
 		return err
 	}
 	c := &conversation{Session: s, round: strconv.FormatInt(round, 10), theta: encoded(theta), ids: ids,
-		stop: make(chan struct{}), over: make(chan struct{}), free: make(chan []float32, maxUnanswered+1), slots: make(chan struct{}, maxUnanswered),
+		stop: make(chan struct{}), over: make(chan struct{}), free: make(chan []float32, batches), slots: make(chan struct{}, maxUnanswered),
 		sent: make(chan *batch, maxUnanswered), work: make(chan piece, 2*workers), workers: workers}
 	for i := range cap(c.free) {
 		var rows []float32
@@ -93,7 +93,7 @@ type conversation struct {
 	ids     []int64
 	workers int
 
-	free  chan []float32 // memory for rows; nil: not yet made
+	free  chan []float32 // memory for answers' rows; nil: not yet made
 	slots chan struct{}  // one for each request without an answer
 	sent  chan *batch    // requests, in order
 	work  chan piece     // closed after the last piece
@@ -129,11 +129,6 @@ func (c *conversation) send() {
 	for from := 0; from < len(c.ids); from += size {
 		b := &batch{ids: c.ids[from:min(from+size, len(c.ids))]}
 		select {
-		case b.rows = <-c.free:
-		case <-c.stop:
-			return
-		}
-		select {
 		case c.slots <- struct{}{}:
 		case <-c.stop:
 			return
@@ -165,11 +160,20 @@ func (c *conversation) send() {
 func (c *conversation) receive() {
 	defer close(c.over)
 	defer close(c.work)
+	var unread []float32 // memory of its own for answers that come after the end
 	for b := range c.sent {
+		select {
+		case b.rows = <-c.free:
+		case <-c.stop: // workers may still hold the memory that there is
+			b.rows = unread
+		}
 		if n := len(b.ids) * c.About.Dim; cap(b.rows) < n {
 			b.rows = make([]float32, n)
 		} else {
 			b.rows = b.rows[:n]
+		}
+		if c.err() != nil {
+			unread = b.rows
 		}
 		if err := c.answer(b); err != nil {
 			c.end(c.fail(opGradients, err))

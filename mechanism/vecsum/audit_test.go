@@ -65,12 +65,13 @@ func TestAudit(t *testing.T) {
 				}
 			}
 			if c.copies {
-				if err := e.Round(src, x, counts); err != nil {
+				rounded := make([]int32, 4)
+				if err := e.Round(src, x, rounded); err != nil {
 					t.Fatal(err)
 				}
 				once := make([]int64, 4)
 				e.noise.add(src, once, work)
-				return float64((counts[0] + clients*once[0]) % clients)
+				return float64((int64(rounded[0]) + clients*once[0]) % clients)
 			}
 			if err := e.Encode(src, x, counts); err != nil {
 				t.Fatal(err)

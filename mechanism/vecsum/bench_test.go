@@ -42,7 +42,7 @@ func BenchmarkRound(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	x, src, counts := benchInput(p.Dim), rng.Replay(2), make([]int64, p.Streams())
+	x, src, counts := benchInput(p.Dim), rng.Replay(2), make([]int32, p.Streams())
 	for b.Loop() {
 		if err := e.Round(src, x, counts); err != nil {
 			b.Fatal(err)

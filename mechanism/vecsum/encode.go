@@ -25,7 +25,7 @@ type Encoder struct {
 	params Params
 	noise  sampler
 	words  []uint64
-	work   []int64
+	work   []int64 // of the noise; made when noise is first drawn
 }
 
 // NewEncoder validates p.
@@ -37,14 +37,17 @@ func NewEncoder(p Params) (*Encoder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("vecsum: %w", err)
 	}
-	return &Encoder{params: p, noise: noise, words: make([]uint64, (p.Dim+1)/2), work: make([]int64, p.Streams())}, nil
+	return &Encoder{params: p, noise: noise, words: make([]uint64, (p.Dim+1)/2)}, nil
 }
 
 // Encode overwrites counts, of length Streams, with the noisy counts of x. If it returns an
 // error, counts are zero and reveal nothing of x.
 func (e *Encoder) Encode(src rng.Source, x []float32, counts []int64) error {
-	if err := e.Round(src, x, counts); err != nil {
+	if err := round(e, src, x, counts); err != nil {
 		return err
+	}
+	if e.work == nil {
+		e.work = make([]int64, e.params.Streams())
 	}
 	e.noise.add(src, counts, e.work)
 	clear(e.work) // noise must not stay in memory
@@ -56,15 +59,20 @@ func (e *Encoder) Encode(src rng.Source, x []float32, counts []int64) error {
 const retries = 64
 
 // Round overwrites counts with x rounded to the grid: Encode without the noise, for a
-// simulation that draws the noise of all clients at once with AddNoise. Its result is not
-// private.
-func (e *Encoder) Round(src rng.Source, x []float32, counts []int64) error {
+// simulation that draws the noise of all clients at once with AddNoise. Rounded values are at
+// most Grid, which 32 bits hold. Its result is not private.
+func (e *Encoder) Round(src rng.Source, x []float32, counts []int32) error {
+	return round(e, src, x, counts)
+}
+
+// round is Round, into counts of any size.
+func round[C int32 | int64](e *Encoder, src rng.Source, x []float32, counts []C) error {
 	p := &e.params
 	if len(counts) != p.Streams() {
 		return fmt.Errorf("vecsum: %d counts for %d streams", len(counts), p.Streams())
 	}
-	clear(counts)
 	if len(x) != p.Dim {
+		clear(counts)
 		return fmt.Errorf("%w has %d coordinates, not %d", ErrInput, len(x), p.Dim)
 	}
 	var square float64
@@ -72,71 +80,72 @@ func (e *Encoder) Round(src rng.Source, x []float32, counts []int64) error {
 		square += float64(v) * float64(v)
 	}
 	if !(square <= math.MaxFloat64) { // float32 squares cannot overflow
+		clear(counts)
 		return fmt.Errorf("%w holds a value that is not finite", ErrInput)
 	}
 	scale := float64(p.Grid) / 2 / math.Max(p.Radius, math.Sqrt(square))
 	for range retries {
 		src.Fill(e.words)
-		if e.once(x, scale, counts) <= p.Norm {
+		if once(e, x, scale, counts) <= p.Norm {
 			return nil
 		}
 	}
 	for j, v := range x {
-		e.inwards(j, float64(v)*scale, counts)
+		inwards(p, j, float64(v)*scale, counts)
 	}
 	return nil
 }
 
 // once rounds x with the random words already drawn and returns the squared norm in half
 // steps.
-func (e *Encoder) once(x []float32, scale float64, counts []int64) int64 {
+func once[C int32 | int64](e *Encoder, x []float32, scale float64, counts []C) int64 {
 	grid, d := e.params.Grid, e.params.Dim
 	half, top := float64(grid)/2, float64(grid)
 	var norm int64
 	if e.params.Split {
 		for j, v := range x {
 			y := math.Min(math.Abs(float64(v)*scale), half)
-			k := roundAt(y, e.words[j/2]>>(j&1*32)&math.MaxUint32)
+			k := roundAt(y, e.words[j/2]>>(j&1*32))
 			norm += 4 * k * k
-			counts[j], counts[d+j] = k, 0
+			counts[j], counts[d+j] = C(k), 0
 			if v < 0 {
-				counts[j], counts[d+j] = 0, k
+				counts[j], counts[d+j] = 0, C(k)
 			}
 		}
 		return norm
 	}
+	words, counts := e.words[:(len(x)+1)/2], counts[:len(x)]
 	for j, v := range x {
 		y := float64(v)*scale + half
 		if !(y >= 0 && y <= top) {
 			y = math.Max(0, math.Min(y, top))
 		}
-		k := roundAt(y, e.words[j/2]>>(j&1*32)&math.MaxUint32)
+		k := roundAt(y, words[j/2]>>(j&1*32))
 		c := 2*k - grid
 		norm += c * c
-		counts[j] = k
+		counts[j] = C(k)
 	}
 	return norm
 }
 
-// roundAt rounds y ≥ 0 up if its fraction is above the 32 random bits r, otherwise down,
-// without a branch.
+// roundAt rounds y, from 0 to 2^24, up if the first 32 bits of its fraction are above the low
+// 32 bits of r, otherwise down.
 func roundAt(y float64, r uint64) int64 {
-	k := int64(y)
-	return k + int64((r-uint64((y-float64(k))*(1<<32)))>>63)
+	return (int64(y*(1<<32)) + int64(^r&math.MaxUint32)) >> 32
 }
 
 // inwards rounds coordinate j, which lies y steps from the middle of the grid, towards the
 // middle.
-func (e *Encoder) inwards(j int, y float64, counts []int64) {
-	d, half := e.params.Dim, float64(e.params.Grid)/2
+func inwards[C int32 | int64](p *Params, j int, y float64, counts []C) {
+	d, half := p.Dim, float64(p.Grid)/2
 	y = math.Max(-half, math.Min(y, half))
 	switch {
-	case e.params.Split:
-		counts[j], counts[d+j] = int64(math.Max(0, y)), int64(math.Max(0, -y))
+	case p.Split:
+		counts[j], counts[d+j] = C(math.Max(0, y)), C(math.Max(0, -y))
 	case y > 0:
-		counts[j] = int64(math.Floor(y + half))
+		counts[j] = C(math.Floor(y + half))
 	default:
-		counts[j] = int64(math.Ceil(y + half))
+		counts[j] = C(math.Ceil(y + half))
 	}
 }
 

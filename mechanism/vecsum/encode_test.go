@@ -104,7 +104,7 @@ func TestCountLaw(t *testing.T) {
 			for j := range hist {
 				hist[j] = make([]int64, len(probs))
 			}
-			row, sums := make([]int64, 3), make([]int64, 3)
+			row, rounded, sums := make([]int64, 3), make([]int32, 3), make([]int64, 3)
 			for range reps {
 				clear(sums)
 				if path == 0 {
@@ -118,11 +118,11 @@ func TestCountLaw(t *testing.T) {
 					}
 				} else {
 					for range clients {
-						if err := e.Round(src, x, row); err != nil {
+						if err := e.Round(src, x, rounded); err != nil {
 							t.Fatal(err)
 						}
-						for j, c := range row {
-							sums[j] += c
+						for j, c := range rounded {
+							sums[j] += int64(c)
 						}
 					}
 					if err := p.AddNoise(src, sums, clients); err != nil {
@@ -219,7 +219,7 @@ func TestNormHoldsAfterRounding(t *testing.T) {
 			loose := p
 			loose.Norm = Norm(p.Dim, grid, 0)
 			e, free := mustEncoder(t, p), mustEncoder(t, loose)
-			counts := make([]int64, p.Streams())
+			counts := make([]int32, p.Streams())
 			exceeded := 0
 			for i := range 4000 {
 				x := make([]float32, 9)
@@ -236,7 +236,8 @@ func TestNormHoldsAfterRounding(t *testing.T) {
 					}
 				}
 				size := func() (n int64) {
-					for j, k := range counts {
+					for j, count := range counts {
+						k := int64(count)
 						if k < 0 || k > p.Grid {
 							t.Fatalf("rounded to %d of %d", k, p.Grid)
 						}
@@ -265,7 +266,7 @@ func TestNormHoldsAfterRounding(t *testing.T) {
 				}
 				// The last resort passes as well.
 				for j, v := range x {
-					e.inwards(j, float64(v)*float64(grid)/2/math.Max(p.Radius, norm2(x)), counts)
+					inwards(&p, j, float64(v)*float64(grid)/2/math.Max(p.Radius, norm2(x)), counts)
 				}
 				if n := size(); n > p.Norm {
 					t.Fatalf("grid %d: rounded inwards to norm %d above %d", grid, n, p.Norm)
@@ -273,6 +274,50 @@ func TestNormHoldsAfterRounding(t *testing.T) {
 			}
 			if p.Norm < loose.Norm && exceeded == 0 && grid > 2 {
 				t.Errorf("grid %d, split %v: free rounding never exceeded %d: the check is not tested", grid, split, p.Norm)
+			}
+		}
+	}
+}
+
+// The rounding in fixed point against its definition: y rises if its fraction is above r/2^32,
+// cut to 32 bits; and Encode rounds as Round does.
+func TestRoundAt(t *testing.T) {
+	src := source(4)
+	for i := range 200_000 {
+		y := math.Ldexp(float64(src.Uint64()>>11), -29-int(src.Uint64()%30)) // below 2^24
+		r := src.Uint64()
+		switch i % 4 {
+		case 0: // the random bits beside the fraction
+			r = uint64((y-math.Floor(y))*(1<<32)) + src.Uint64()%3 - 1
+		case 1:
+			y = math.Floor(y)
+		case 2:
+			y = float64(maxGrid)
+		}
+		want := int64(y)
+		if uint64((y-math.Floor(y))*(1<<32)) > r&math.MaxUint32 {
+			want++
+		}
+		if got := roundAt(y, r); got != want {
+			t.Fatalf("%v with %x: %d, want %d", y, r, got, want)
+		}
+	}
+	for _, split := range []bool{false, true} {
+		p := Params{Users: 2, Dim: 9, Radius: .7, Grid: 1000, Norm: 1 << 40, Noise: Noise{Kind: Binomial, Bits: 1}, Split: split}
+		e := mustEncoder(t, p)
+		x, wide, narrow := make([]float32, 9), make([]int64, p.Streams()), make([]int32, p.Streams())
+		for range 1000 {
+			for j := range x {
+				x[j] = float32(int64(src.Uint64())) / (1 << 62)
+			}
+			key := src.Uint64()
+			if err := errors.Join(round(e, source(5, key), x, wide), e.Round(source(5, key), x, narrow)); err != nil {
+				t.Fatal(err)
+			}
+			for j := range wide {
+				if wide[j] != int64(narrow[j]) {
+					t.Fatalf("split %v: %v and %v", split, wide, narrow)
+				}
 			}
 		}
 	}

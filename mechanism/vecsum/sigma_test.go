@@ -86,7 +86,7 @@ func TestAddNoiseIsTheNoiseOfAll(t *testing.T) {
 	var each, once float64
 	const reps = 60
 	for range reps {
-		sum, row, all := make([]int64, p.Dim), make([]int64, p.Dim), make([]int64, p.Dim)
+		sum, row, rounded, all := make([]int64, p.Dim), make([]int64, p.Dim), make([]int32, p.Dim), make([]int64, p.Dim)
 		for range 20 {
 			if err := e.Encode(src, zero, row); err != nil {
 				t.Fatal(err)
@@ -94,11 +94,11 @@ func TestAddNoiseIsTheNoiseOfAll(t *testing.T) {
 			for j, c := range row {
 				sum[j] += c
 			}
-			if err := e.Round(src, zero, row); err != nil {
+			if err := e.Round(src, zero, rounded); err != nil {
 				t.Fatal(err)
 			}
-			for j, c := range row {
-				all[j] += c
+			for j, c := range rounded {
+				all[j] += int64(c)
 			}
 		}
 		if err := p.AddNoise(src, all, 20); err != nil {

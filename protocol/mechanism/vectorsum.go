@@ -52,14 +52,14 @@ func NewVectorSum(p vecsum.Params, sigma float64) (*VectorSum, error) {
 		if err != nil {
 			panic(err) // cannot fail: it was made before
 		}
-		return &sumWorker{e, make([]int64, p.Streams())}
+		return &sumWorker{encoder: e}
 	}
 	return m, nil
 }
 
 type sumWorker struct {
 	encoder *vecsum.Encoder
-	counts  []int64
+	counts  []int64 // with their noise; made when they are first needed
 }
 
 // Facts returns the constants of the round.
@@ -76,7 +76,17 @@ func (m *VectorSum) NewReport() *randomizer.Report {
 
 // Randomize writes a client's noisy counts.
 func (m *VectorSum) Randomize(src rng.Source, x []float32, r *randomizer.Report) {
-	m.write(x, r, func(w *sumWorker, x []float32) error { return w.encoder.Encode(src, x, w.counts) })
+	m.write(x, func(w *sumWorker, x []float32) error {
+		if w.counts == nil {
+			w.counts = make([]int64, m.Params.Streams())
+		}
+		err := w.encoder.Encode(src, x, w.counts)
+		value, most := r.Value[:len(w.counts)], m.limit
+		for j, c := range w.counts {
+			value[j] = int32(max(-most, min(most, c)))
+		}
+		return err
+	})
 }
 
 // Rounding is a VectorSum whose simulated clients add no noise: AddNoise draws it for all of
@@ -85,10 +95,11 @@ type Rounding struct{ *VectorSum }
 
 // Randomize rounds x without adding noise.
 func (m Rounding) Randomize(src rng.Source, x []float32, r *randomizer.Report) {
-	m.write(x, r, func(w *sumWorker, x []float32) error { return w.encoder.Round(src, x, w.counts) })
+	m.write(x, func(w *sumWorker, x []float32) error { return w.encoder.Round(src, x, r.Value) })
 }
 
-func (m *VectorSum) write(x []float32, r *randomizer.Report, encode func(w *sumWorker, x []float32) error) {
+// write encodes x.
+func (m *VectorSum) write(x []float32, encode func(w *sumWorker, x []float32) error) {
 	w := m.encoders.Get().(*sumWorker)
 	defer m.encoders.Put(w)
 	if err := encode(w, x); err != nil {
@@ -97,10 +108,6 @@ func (m *VectorSum) write(x []float32, r *randomizer.Report, encode func(w *sumW
 		if err := encode(w, make([]float32, len(x))); err != nil {
 			panic(err)
 		}
-	}
-	value, most := r.Value[:len(w.counts)], m.limit
-	for j, c := range w.counts {
-		value[j] = int32(max(-most, min(most, c)))
 	}
 }
 
