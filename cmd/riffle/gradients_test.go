@@ -115,6 +115,26 @@ func TestTrainShowsPrograms(t *testing.T) {
 	if want := "round 1: 200 values of the program's gradients NaN or infinite, counted as 0"; !strings.Contains(errs.String(), want) {
 		t.Errorf("%q is missing in %s", want, errs.String())
 	}
+	out.Reset()
+	errs.Reset()
+	if code := run([]string{"eval", dir}, &out, &errs); code != 0 || !strings.Contains(out.String(), "model                external, 5 parameters\ntest accuracy        50.00 % of 100\n") ||
+		!strings.Contains(out.String(), "auc                  NaN\n") || !strings.Contains(out.String(), "the program gives none") {
+		t.Errorf("%d: %s%s", code, out.String(), errs.String())
+	}
+	if e := jsonOf(t, "eval", filepath.Join(dir, "model.safetensors"), "--json", "--gradients", externaltest.Program("slow")); e["examples"] != 100. || e["model"] != "external" {
+		t.Errorf("%v", e)
+	}
+	for want, args := range map[string][]string{
+		"name it with --gradients": {filepath.Join(dir, "model.safetensors")},
+		"it has the data":          {dir, "--data", "mnist"},
+		"must be at least 1":       {dir, "--answer-seconds", "0"},
+		"has 9 parameters":         {dir, "--gradients", externaltest.Program("fast=9")},
+	} {
+		errs.Reset()
+		if code := run(append([]string{"eval"}, args...), &out, &errs); code != 2 || !strings.Contains(errs.String(), want) {
+			t.Errorf("%q: %d, %s, want %q", args, code, errs.String(), want)
+		}
+	}
 	errs.Reset()
 	if code := run([]string{"train", "--gradients", externaltest.Program("dies"), "--rounds", "2", "--trust", "none", "--out", dir + "2"}, &out, &errs); code != 1 {
 		t.Errorf("exit code %d", code)

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/safetensors"
 	"github.com/riffle-dp/riffle/learn/dataset"
 	learned "github.com/riffle-dp/riffle/learn/external"
 	"github.com/riffle-dp/riffle/learn/model"
@@ -73,13 +75,8 @@ func (c Config) resolveExternal(ctx context.Context) (_ Config, d *Data, m *mode
 		}
 	}()
 	about := p.session.About
-	var names []string
-	var shapes [][]int
-	for _, t := range about.Parameters {
-		names, shapes = append(names, t.Name), append(shapes, t.Shape)
-	}
-	if m, err = model.NewExternal(cmp.Or(about.Name, external), names, shapes, about.Initial); err != nil {
-		return c, nil, nil, inputError("%v", err)
+	if m, err = externalModel(about); err != nil {
+		return c, nil, nil, err
 	}
 	c.Population = about.Clients
 	if about.Clients > 1<<40 {
@@ -112,6 +109,88 @@ func (c Config) resolveExternal(ctx context.Context) (_ Config, d *Data, m *mode
 	return c, d, m, nil
 }
 
+// externalModel returns the model that a program describes.
+func externalModel(about learned.About) (*model.Model, error) {
+	var names []string
+	var shapes [][]int
+	for _, t := range about.Parameters {
+		names, shapes = append(names, t.Name), append(shapes, t.Shape)
+	}
+	m, err := model.NewExternal(cmp.Or(about.Name, external), names, shapes, about.Initial)
+	if err != nil {
+		return nil, inputError("%v", err)
+	}
+	return m, nil
+}
+
+// readExternal reads the tensors of a model that a program computed: their names and shapes are
+// the program's.
+func (s *Stored) readExternal(tensors []safetensors.Tensor) (err error) {
+	var names []string
+	var shapes [][]int
+	for _, t := range tensors {
+		names, shapes = append(names, t.Name), append(shapes, t.Shape)
+	}
+	if s.Model, err = model.NewExternal(external, names, shapes, nil); err == nil {
+		s.Theta, err = s.Model.Theta(tensors)
+	}
+	return err
+}
+
+// TestBy lets a program evaluate the model, which must have the tensors of the program's own.
+// answerSeconds is the time for an answer, 0 the usual one; stderr is as in Config.
+func (s *Stored) TestBy(ctx context.Context, command string, answerSeconds int64, stderr io.Writer) (*Tested, error) {
+	if s.Name != external {
+		return nil, inputError("riffle evaluates model %s itself: gradients names the program of a model that a program computed", s.Name)
+	}
+	session, err := learned.Open(ctx, learned.Config{
+		Program: command, Purpose: learned.Evaluate, Timeout: time.Duration(answerSeconds) * time.Second, Stderr: stderr,
+	})
+	if err != nil {
+		return nil, err
+	}
+	p := &program{session: session}
+	defer p.close()
+	if dim := session.About.Dim; dim != len(s.Theta) {
+		return nil, inputError("the program's model has %d parameters, this one %d: another program, or other options of it, computed this model", dim, len(s.Theta))
+	}
+	own, err := externalModel(session.About)
+	if err != nil {
+		return nil, err
+	}
+	theta, err := s.inOrder(own)
+	if err != nil {
+		return nil, err
+	}
+	if p.start, err = session.Evaluate(ctx, theta); err != nil {
+		return nil, err
+	}
+	out := &Tested{Evaluation: evaluation(p.start), Baseline: p.baseline(), Set: "test", LabelUnit: 1}
+	out.Numbers = nil
+	for name, x := range numbers(&model.Evaluation{Numbers: p.start}) {
+		if out.Numbers == nil {
+			out.Numbers = map[string]float64{}
+		}
+		out.Numbers[name] = float64(x)
+	}
+	out.Warning = out.Baseline.NotBeaten(out.Accuracy, out.Loss)
+	return out, nil
+}
+
+// inOrder returns the parameters in the order of a program's own model, whose tensors must have
+// the same names and shapes.
+func (s *Stored) inOrder(own *model.Model) ([]float32, error) {
+	tensors, err := s.Model.Tensors(s.Theta)
+	if err != nil {
+		return nil, err
+	}
+	theta, err := own.Theta(tensors)
+	if err != nil {
+		return nil, inputError("another program, or other options of it, computed this model: %v", err)
+	}
+	return theta, nil
+}
+
 func (p *program) close() {
 	if p != nil {
 		p.session.Close()
@@ -133,14 +212,20 @@ func (p *program) evaluate(theta []float32) (*model.Evaluation, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &model.Evaluation{Examples: int(numbers["examples"]), Accuracy: math.NaN(), Loss: numbers["loss"], Numbers: numbers}
+	e := evaluation(numbers)
 	if math.IsNaN(e.Loss) || math.IsInf(e.Loss, 0) {
 		return nil, inputError("the program's loss is %v: the model has diverged, try a smaller lr", e.Loss)
 	}
+	return e, nil
+}
+
+// evaluation returns a program's numbers as an evaluation.
+func evaluation(numbers map[string]float64) *model.Evaluation {
+	e := &model.Evaluation{Examples: int(numbers["examples"]), Accuracy: math.NaN(), Loss: numbers["loss"], Numbers: numbers}
 	if a, ok := numbers["accuracy"]; ok {
 		e.Accuracy = a
 	}
-	return e, nil
+	return e
 }
 
 // baseline returns the program's figures of the best constant answer.

@@ -82,9 +82,6 @@ func TestExternalRun(t *testing.T) {
 	if offset, ok := f.Find("offset"); !ok || len(offset.Shape) != 0 || len(f.Tensors) != 2 {
 		t.Errorf("tensors %+v", f.Tensors)
 	}
-	if _, err := ReadModel(r.Dir); err == nil || !strings.Contains(err.Error(), "a program computed this model") {
-		t.Errorf("riffle reads it: %v", err)
-	}
 	lines, err := os.ReadFile(filepath.Join(r.Dir, MetricsFile))
 	if err != nil || strings.Count(string(lines), "\n") != 4 || !strings.Contains(string(lines), `"metrics":{"auc":null}`) {
 		t.Errorf("metrics %s, %v", lines, err)
@@ -92,6 +89,72 @@ func TestExternalRun(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(r.Dir, ConfigFile))
 	if err != nil || !strings.Contains(string(text), "model: external") || !strings.Contains(string(text), "gradients: ") || strings.Contains(string(text), "data: mnist") {
 		t.Errorf("configuration %s, %v", text, err)
+	}
+}
+
+// TestExternalModelRead lets programs evaluate the model that a program computed.
+func TestExternalModelRead(t *testing.T) {
+	r, s := trained(t, bowl("learn", func(c *Config) { c.LR = "0.1"; c.Clip = 10 }))
+	stored, err := ReadModel(r.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stored.Name != "external" || len(stored.Theta) != externaltest.Dim || fmt.Sprint(stored.Theta) != fmt.Sprint(r.Theta()) {
+		t.Errorf("%s, %v, the run has %v", stored.Name, stored.Theta, r.Theta())
+	}
+	e, err := stored.TestBy(t.Context(), externaltest.Program("learn"), 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.Loss != *s.TestLoss || e.Accuracy != .5 || e.Examples != 100 || len(e.Numbers) != 1 || !math.IsNaN(e.Numbers["auc"]) || e.Confusion != nil || !e.Baseline.unknown() {
+		t.Errorf("%+v, the run ended with %v", e, *s.TestLoss)
+	}
+	for mode, want := range map[string]string{
+		"fast=7":     "the program's model has 7 parameters, this one 5",
+		"parameters": "another program, or other options of it, computed this model",
+		"dies-open":  "No module named 'torch'",
+		"no-loss":    "another program",
+	} {
+		if _, err := stored.TestBy(t.Context(), externaltest.Program(mode), 0, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", mode, err, want)
+		}
+	}
+	if _, err := stored.Test("mnist", false, 1); err == nil || !strings.Contains(err.Error(), "only a program evaluates it") {
+		t.Errorf("without a program: %v", err)
+	}
+	if _, err := stored.Predict("x.csv", 1); err == nil || !strings.Contains(err.Error(), "cannot predict") {
+		t.Errorf("predicts: %v", err)
+	}
+
+	// The file's order of tensors does not matter.
+	raw, err := os.ReadFile(filepath.Join(r.Dir, ModelFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := safetensors.Unmarshal(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4 {
+		f.Tensors[0].Data[4*i+3] ^= byte(i) // four different values
+	}
+	f.Tensors[0], f.Tensors[1] = f.Tensors[1], f.Tensors[0]
+	turned := filepath.Join(t.TempDir(), "turned.safetensors")
+	if raw, err = safetensors.Marshal(f); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(turned, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if stored, err = ReadModel(turned); err != nil {
+		t.Fatal(err)
+	}
+	theta, err := stored.inOrder(r.Model)
+	if slope, err := safetensors.Values[float32](f.Tensors[1]); err != nil || len(theta) != 5 || fmt.Sprint(theta[:4]) != fmt.Sprint(slope) {
+		t.Errorf("%v, want first %v, %v", theta, slope, err)
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }
 

@@ -14,6 +14,9 @@ import (
 func (s *Stored) Predict(data string, workers int) ([][]string, error) {
 	c := s.config
 	c.Data = data
+	if s.Name == external {
+		return nil, inputError("a program computed this model, and riffle cannot predict with it; riffle eval lets the program evaluate it")
+	}
 	if c.Label == "" {
 		return nil, inputError("the model was trained on images; only those of tables predict for rows")
 	}

@@ -2,7 +2,6 @@ package train
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -69,9 +68,7 @@ func (s *Stored) read(f safetensors.File) (err error) {
 			return fmt.Errorf("riffle.%s = %v", f.Name, err)
 		}
 	}
-	if s.Name = c.Model; s.Name == external {
-		return errors.New("a program computed this model, and only that can evaluate it")
-	}
+	s.Name = c.Model
 	integer := func(key string) (n int) {
 		if err == nil {
 			n, err = strconv.Atoi(meta[key])
@@ -105,6 +102,9 @@ func (s *Stored) read(f safetensors.File) (err error) {
 		return fmt.Errorf("metadata: %v", err)
 	}
 	own := f.Tensors
+	if s.Name == external {
+		return s.readExternal(own)
+	}
 	if s.Name == pcaMLP {
 		if s.pca, err = feature.PCAFromTensors(f.Tensors); err != nil {
 			return err
@@ -152,8 +152,11 @@ type Tested struct {
 
 // Test runs the model on the test set of the named data. For the table on which the model was
 // trained these are the rows that training held out, unless all are asked for. For a table
-// with another number of rows it is all rows.
+// with another number of rows it is all rows. It refuses the model of a program: see TestBy.
 func (s *Stored) Test(data string, all bool, workers int) (*Tested, error) {
+	if s.Name == external {
+		return nil, inputError("a program computed this model, and only a program evaluates it: name it with gradients, as 'python3 grad.py'")
+	}
 	c := s.config
 	c.Data = data
 	out := &Tested{Set: "test", Classes: s.labels, LabelUnit: c.labelUnit(), Label: c.Label}
