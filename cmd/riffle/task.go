@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -182,18 +183,31 @@ func newTaskCreate() *cobra.Command {
 riffle train, from a file and from flags; flags win. Settings that a network cannot
 follow are refused. Each client decides by its own policy whether to take part.
 
+With --model external and --dim the clients' programs compute the gradients of a model
+of their own (riffle client --gradients), of up to 1e7 parameters. The task says only
+how many there are, their names and shapes, and with --initial where they start.
+
 Create prints the cost of all rounds if the expected number of clients report, and how
 many rounds the budgets allow as the ledger stands. It refuses a task that could not
 run with exit code 2, and a task whose first round does not fit the budgets with 3;
 neither leaves a trace.`,
 		Example: `  riffle task create --config docs/deploy/coordinator.yaml --name first --task task.yaml
-  riffle task create --config docs/deploy/coordinator.yaml --name second --eps0 2 --rounds 20 --n-min 500`,
+  riffle task create --config docs/deploy/coordinator.yaml --name second --eps0 2 --rounds 20 --n-min 500
+  riffle task create --config docs/deploy/coordinator.yaml --name own --model external --dim 7850 \
+    --parameters 'weight=10x784 bias=10' --initial start.safetensors`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file != "" {
 				if err := config.ReadConfig(file, cmd.Flags().Changed); err != nil {
 					return usageError(err)
 				}
+			}
+			if file != "" && !cmd.Flags().Changed("initial") && config.Initial != "" && !filepath.IsAbs(config.Initial) {
+				config.Initial = filepath.Join(filepath.Dir(file), config.Initial)
+			}
+			initial, err := config.ReadInitial()
+			if err != nil {
+				return usageError(err)
 			}
 			c, err := f.client()
 			if err != nil {
@@ -203,7 +217,7 @@ neither leaves a trace.`,
 			if err != nil {
 				return err
 			}
-			resp, err := c.CreateTask(cmd.Context(), connect.NewRequest(&operatorv1.CreateTaskRequest{Name: name, Config: string(text),
+			resp, err := c.CreateTask(cmd.Context(), connect.NewRequest(&operatorv1.CreateTaskRequest{Name: name, Config: string(text), Initial: initial,
 				RoundSeconds: round.Seconds()}))
 			if err != nil {
 				return operateError(err)

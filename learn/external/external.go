@@ -149,7 +149,7 @@ func (c Config) about(f safetensors.File) (a About, err error) {
 	if len([]rune(a.Name)) > 64 || strings.ContainsFunc(a.Name, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return a, fmt.Errorf("name = %q must be at most 64 printable characters", a.Name)
 	}
-	if a.Parameters, err = parameters(f.Metadata["parameters"], a.Dim); err != nil {
+	if a.Parameters, err = Parameters(f.Metadata["parameters"], a.Dim); err != nil {
 		return a, err
 	}
 	for _, t := range f.Tensors {
@@ -179,8 +179,9 @@ func count(meta map[string]string, key string, most int64) (int64, error) {
 // maxParameters is the largest number of a model's tensors.
 const maxParameters = 1 << 14
 
-// parameters reads the names and shapes of a model's tensors.
-func parameters(text string, dim int) (out []parameter, err error) {
+// Parameters reads the names and shapes of a model's tensors, such as "w=10x4 b=10", which
+// together have dim values. The empty text stands for one tensor, theta.
+func Parameters(text string, dim int) (out []parameter, err error) {
 	if text == "" {
 		return []parameter{{"theta", []int{dim}}}, nil
 	}

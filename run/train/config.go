@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/riffle-dp/riffle/dp"
+	learned "github.com/riffle-dp/riffle/learn/external"
 	"github.com/riffle-dp/riffle/learn/optimize"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
@@ -77,16 +78,21 @@ type PrivacyConfig struct {
 
 // LearningConfig describes the model and how it is learned.
 type LearningConfig struct {
-	Model     string
-	Hidden    int64
-	Loss      string  // see model.ParseLoss, and crossEntropy
-	Lambda    float64 // λ
-	Optimizer string  // cldpSGD, or a method of package optimize
-	LR        string
-	Momentum  setting.Optional
-	Average   float64
-	Radius    float64 // of the ℓ2 ball about 0; 0: no projection
-	Guard     string  // see parseGuard
+	Model      string
+	Dim        int64  // parameters of model external, where no program of this process says it
+	Parameters string // their names and shapes, see external.Parameters; "": one tensor
+	Initial    string // their start, a file; in a task initialPrefix and its digest; "": zeros
+	Hidden     int64
+	Loss       string  // see model.ParseLoss, and crossEntropy
+	Lambda     float64 // λ
+	Optimizer  string  // cldpSGD, or a method of package optimize
+	LR         string
+	Momentum   setting.Optional
+	Average    float64
+	Radius     float64 // of the ℓ2 ball about 0; 0: no projection
+	Guard      string  // see parseGuard
+
+	start *[]float32 // the parameters that Initial names; it is no setting
 }
 
 // RunConfig describes the execution of a run.
@@ -149,7 +155,10 @@ func (c *Config) Fields() setting.Table {
 		{Name: "examples-per-client", Part: data, Into: &c.PerClient, Range: "[1, 1e9]", Help: "examples m of one client, whose gradient is their mean; privacy is the client's (default 1)"},
 		{Name: "validation", Part: data, Into: &c.Validation, Default: "0", Range: "[0, 1e12]", Help: "training examples to hold out and evaluate on, in place of the test set"},
 		{Name: "public", Part: data, Into: &c.Public, Range: "[2, 1e12]", Help: "training examples declared public, from which pca-mlp takes its axes; they are no clients (default 5000, at most a tenth)"},
-		{Name: "model", Part: learning, Into: &c.Model, Values: []string{"ink-linear\thandwriting", "shape-linear\tthings as they lie", "hog-linear", "softmax", "cnn", "pca-mlp", "linear", "external\twith --gradients"}, Help: "%s (default: ink-linear for MNIST, shape-linear for other grey images, softmax for coloured ones, linear for CSV)"},
+		{Name: "model", Part: learning, Into: &c.Model, Values: []string{"ink-linear\thandwriting", "shape-linear\tthings as they lie", "hog-linear", "softmax", "cnn", "pca-mlp", "linear", "external\twith --gradients, or a task with --dim"}, Help: "%s (default: ink-linear for MNIST, shape-linear for other grey images, softmax for coloured ones, linear for CSV)"},
+		{Name: "dim", Part: learning, Into: &c.Dim, Range: fmt.Sprintf("[1, %d]", learned.MaxDim), Help: "of a task over a network whose clients' programs compute the gradients: number of parameters of its model external"},
+		{Name: "parameters", Part: learning, Into: &c.Parameters, Check: others, Help: "names and shapes of these parameters, in the programs' order, as 'conv.weight=8x1x5x5 conv.bias=8' (default: one tensor)"},
+		{Name: "initial", Part: learning, Into: &c.Initial, Check: others, File: true, Help: "safetensors file with the values they start from (default: zeros)"},
 		{Name: "hidden", Part: learning, Into: &c.Hidden, Range: "[1, 65536]", Help: "hidden units of pca-mlp (default 32)"},
 		{Name: "loss", Part: learning, Into: &c.Loss, Check: checkLoss, Values: []string{crossEntropy, "logistic", "hinge", "absolute", "pinball:T"}, Help: "of model linear: %s (default: logistic for two classes, else cross-entropy)"},
 		{Name: "lambda", Part: learning, Into: &c.Lambda, Range: "(0, 1e6]", Help: "ridge of model linear: lambda/2 times the squared norm of the parameters"},

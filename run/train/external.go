@@ -37,10 +37,16 @@ func (c *Config) fillExternal() {
 
 // checkExternal refuses settings that do not go with a program, or only with one.
 func (c Config) checkExternal() error {
-	if c.Gradients == "" {
-		if c.Model == external || c.AnswerSeconds != 0 {
-			return inputError("model external and answer-seconds go with gradients, the program that computes them")
-		}
+	described := c.Dim != 0 || c.Parameters != "" || c.Initial != ""
+	switch {
+	case c.Gradients != "" && described:
+		return inputError("dim, parameters and initial are of a task over a network; here the program of gradients says them")
+	case c.Gradients != "":
+	case c.AnswerSeconds != 0, c.Model == external && c.Dim == 0:
+		return inputError("model external and answer-seconds go with gradients, the program that computes them (in a task over a network clients have one each, and the task says dim)")
+	case c.Model != external && described:
+		return inputError("dim, parameters and initial go with model external, not %s, whose shape riffle knows", c.Model)
+	case c.Model != external:
 		return nil
 	}
 	switch {

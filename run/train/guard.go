@@ -43,6 +43,9 @@ func checkGuard(text string) error {
 
 // checkGuarded refuses a guard whose metric the data do not have.
 func (t *Setup) checkGuarded() error {
+	if t.Guard != nil && t.Config.described() {
+		return inputError("guard = %s: a program evaluates model external beside the rounds, and cannot hold a step back", t.Config.Guard)
+	}
 	if t.Guard != nil && t.Guard.Metric == "accuracy" && len(t.Data.Classes) == 0 {
 		return inputError("guard = %s: a regression has no accuracy, guard its loss", t.Config.Guard)
 	}

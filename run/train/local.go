@@ -101,6 +101,9 @@ func (l *Local) load(task wire.Task, out *learner) (odd, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if d.config.described() {
+		return nil, inputError("a program computes the gradients of this task's model; data %s cannot", l.Data)
+	}
 	c := d.config
 	c.Data, c.Workers = l.Data, l.workers
 	if c.isCSV() != (len(d.columns) > 0) {

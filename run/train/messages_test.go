@@ -29,7 +29,7 @@ func TestTaskOfSeveralMessages(t *testing.T) {
 			t.Fatal(err)
 		}
 		tasks[m] = made
-		again, err := OpenTask(context.Background(), made.Wire, path)
+		again, err := OpenTask(context.Background(), made.Wire, path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -39,7 +39,7 @@ func (c *Config) begin() {
 
 // fill chooses the settings that follow from the flags, and from which images Data has.
 func (c *Config) fill() {
-	if c.Gradients != "" {
+	if c.Gradients != "" || c.Model == external {
 		c.fillExternal()
 	}
 	if c.Model == "" {

@@ -71,6 +71,9 @@ func prepare(ctx context.Context, c Config) (*Run, error) {
 	if c.Guard != "" {
 		return nil, inputError("guard = %s is of tasks over a network (riffle task create): a simulation has no liars to guard against", c.Guard)
 	}
+	if c.Dim != 0 && c.Gradients == "" {
+		return nil, inputError("dim = %d is of tasks over a network (riffle task create): a simulation needs gradients, a program that has all clients' data", c.Dim)
+	}
 	t, err := newTask(ctx, c)
 	if err != nil {
 		return nil, err
@@ -94,6 +97,9 @@ func (c Config) resolve(ctx context.Context) (Config, *Data, *model.Model, error
 	}
 	if c.Gradients != "" {
 		return c.resolveExternal(ctx)
+	}
+	if c.Model == external {
+		return c.resolveDescribed(ctx)
 	}
 	data, err := c.load()
 	if err != nil {

@@ -141,8 +141,8 @@ func (r *Run) writeModel(s *Summary) error {
 
 // ModelFile returns the model that a task over a network released after a round, in the form
 // that ReadModel reads, with its origin. epsilon is the cost at the task's delta of everything
-// charged until now, by the bound's method.
-func (t *Setup) ModelFile(round int64, theta []float32, epsilon float64, bound string) ([]byte, error) {
+// charged until now, by the bound's method; head is the digest of the ledger's last entry then.
+func (t *Setup) ModelFile(round int64, theta []float32, epsilon float64, bound string, head [32]byte) ([]byte, error) {
 	if len(theta) != t.Model.Params {
 		return nil, fmt.Errorf("train: %d parameters, the task's model has %d", len(theta), t.Model.Params)
 	}
@@ -152,6 +152,9 @@ func (t *Setup) ModelFile(round int64, theta []float32, epsilon float64, bound s
 	meta["riffle.bound"] = bound
 	meta["riffle.task"], meta["riffle.task-id"] = t.Wire.Name, hex.EncodeToString(id[:])
 	meta["riffle.round"] = strconv.FormatInt(round, 10)
+	if head != [32]byte{} {
+		meta["riffle.ledger-head"] = hex.EncodeToString(head[:])
+	}
 	return modelFile(t.Model, t.Data, theta, meta)
 }
 

@@ -3,6 +3,7 @@ package train
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -63,6 +64,8 @@ type Enrolled struct {
 	Population wire.ID
 	Clients    int64 // n
 	MinReports int64 // the smallest n-min that a task may have
+	// Initial are the parameters that Config.Initial names; nil if it names none.
+	Initial []byte
 }
 
 // usualLoss is the share of a round's reports that is expected to be lost over a network, if
@@ -79,6 +82,9 @@ func NewTask(ctx context.Context, name string, c Config, e Enrolled) (*Setup, er
 		return nil, inputError("population = %d, enrolled are n = %d", c.Population, e.Clients)
 	}
 	c.Population = e.Clients
+	if err := c.begins(e.Initial); err != nil {
+		return nil, err
+	}
 	if c.Trust.Is(dp.SumsOnly) {
 		c.Transport = shares
 	}
@@ -103,7 +109,7 @@ func (c Config) networked() error {
 	case !c.Trust.Is(dp.Protecting):
 		return inputError("trust none has no privacy: over a network every report must promise some")
 	case c.Gradients != "":
-		return inputError("gradients = %s: a program's gradients are simulated only; no task carries them yet", c.Gradients)
+		return inputError("gradients = %s: simulated only; over a network each client has its own program, and the task says model external, dim, parameters and initial", c.Gradients)
 	case c.Optimizer == "agd-smooth" || c.Optimizer == "agd-phases":
 		return inputError("optimizer %s changes the loss by stages that no task carries to its clients", c.Optimizer)
 	case c.Model == pcaMLP:
@@ -146,9 +152,12 @@ func newTask(ctx context.Context, c Config) (*Setup, error) {
 	t := c.task()
 	t.Data, t.Model, t.Mechanism, t.Plan, t.parts = data, p.model, p.mechanism, p.plan, p
 	t.Regression = data.Classes == nil
-	if data.program != nil {
+	switch {
+	case data.program != nil:
 		t.Baseline = data.program.baseline()
-	} else {
+	case c.described():
+		t.Baseline = unmeasured()
+	default:
 		t.Baseline = newBaseline(m, data.Eval, data.ClassNames, data.EvalName)
 	}
 	t.ExcessBound = c.excessBound(t)
@@ -235,14 +244,24 @@ func (t *Setup) checkMechanism() error {
 }
 
 // OpenTask makes a task again from its signed description. data is the coordinator's data set
-// in place of the path in the description; "": that path.
-func OpenTask(ctx context.Context, w wire.Task, data string) (*Setup, error) {
+// in place of the path in the description; "": that path. initial returns the parameters with a
+// digest; nil: there are none.
+func OpenTask(ctx context.Context, w wire.Task, data string, initial func(ctx context.Context, digest [32]byte) ([]byte, error)) (*Setup, error) {
 	d, err := readDocument(w.Config)
 	if err != nil {
 		return nil, err
 	}
-	if data != "" {
+	if data != "" && !d.config.described() {
 		d.config.Data = data
+	}
+	var raw []byte
+	if digest, ok := d.config.initialDigest(); ok && initial != nil {
+		if raw, err = initial(ctx, digest); err != nil {
+			return nil, err
+		}
+	}
+	if err := d.config.begins(raw); err != nil {
+		return nil, err
 	}
 	t, err := newTask(ctx, d.config)
 	if err != nil {
@@ -265,6 +284,11 @@ func ReadTask(w wire.Task) (*Setup, error) {
 	if err != nil {
 		return nil, err
 	}
+	if d.config.described() {
+		if err := d.config.checkDescribed(w); err != nil {
+			return nil, err
+		}
+	}
 	t := d.config.task()
 	t.Wire, t.Regression = w, d.classes == nil
 	return t, nil
@@ -280,6 +304,9 @@ func (t *Setup) Coordinator() (coordinator.Config, error) {
 
 // Evaluate runs parameters on the evaluation set.
 func (t *Setup) Evaluate(theta []float32) (*model.Evaluation, error) {
+	if t.Config.described() {
+		return nil, errors.New("train: only a program can evaluate this task's model")
+	}
 	if t.Data.program != nil {
 		return t.Data.program.evaluate(theta)
 	}
@@ -310,7 +337,9 @@ type documentYAML struct {
 // document returns the task's Config. It leaves out settings of this process and machine.
 func (t *Setup) document() ([]byte, error) {
 	c := t.Config
-	c.Data = filepath.Base(c.Data)
+	if !c.described() {
+		c.Data = filepath.Base(c.Data)
+	}
 	c.Workers, c.CheckpointEvery = 0, Default().CheckpointEvery
 	return yaml.Marshal(documentYAML{Config: c.Fields(), Inputs: t.Data.Train.Dim, Classes: t.Data.Classes, Columns: t.Data.columns})
 }
@@ -325,8 +354,11 @@ func readDocument(raw []byte) (d document, err error) {
 	if err := dec.Decode(&in); err != nil {
 		return fail(err)
 	}
+	if d.config.described() {
+		d.config.fillExternal()
+	}
 	d.inputs, d.classes, d.columns = in.Inputs, in.Classes, in.Columns
-	if d.inputs < 1 || len(d.classes) > 1<<16 || slices.Contains(d.classes, "") {
+	if (d.inputs < 1) != d.config.described() || d.inputs < 0 || len(d.classes) > 1<<16 || slices.Contains(d.classes, "") {
 		return fail(fmt.Errorf("%d inputs, %d classes", d.inputs, len(d.classes)))
 	}
 	if err := d.config.networked(); err != nil {

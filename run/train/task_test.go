@@ -76,7 +76,7 @@ func TestTaskIsMadeAgainFromWhatWasSigned(t *testing.T) {
 			if bytes.Contains(made.Wire.Config, []byte(filepath.Dir(path))) {
 				t.Error("the task shows a path of the coordinator's machine")
 			}
-			again, err := OpenTask(context.Background(), made.Wire, path)
+			again, err := OpenTask(context.Background(), made.Wire, path, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,7 +123,7 @@ func TestClientsScaleAsTheTaskSays(t *testing.T) {
 		if bytes.Contains(task.Wire.Config, []byte("scale:")) != (task.scale != "") {
 			t.Errorf("%s", task.Wire.Config)
 		}
-		opened, err := OpenTask(context.Background(), task.Wire, path)
+		opened, err := OpenTask(context.Background(), task.Wire, path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,13 +187,13 @@ func TestOpenTaskRefusesOtherData(t *testing.T) {
 	if err := os.WriteFile(other, []byte("x,y,label\n"+strings.Repeat("0.1,0.2,no\n0.3,0.4,yes\n", 40)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenTask(context.Background(), made.Wire, other); err == nil {
+	if _, err := OpenTask(context.Background(), made.Wire, other, nil); err == nil {
 		t.Error("opened with data of another shape")
 	}
 	for _, config := range []string{"", "inputs: 3", "config: {}\ninputs: 3\nextra: 1", "config: {out: /tmp/x}\ninputs: 3", "config: [1]\ninputs: 3", "config: {workers: -1}\ninputs: 3"} {
 		w := made.Wire
 		w.Config = []byte(config)
-		if _, err := OpenTask(context.Background(), w, other); err == nil {
+		if _, err := OpenTask(context.Background(), w, other, nil); err == nil {
 			t.Errorf("opened a task with config %q", config)
 		}
 	}

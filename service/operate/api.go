@@ -75,7 +75,7 @@ func (a operatorAPI) CreateTask(ctx context.Context, q *connect.Request[operator
 	if s := q.Msg.RoundSeconds; !(s >= 0) || s > 1e9 {
 		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("round_seconds = %v", s))
 	}
-	id, plan, err := r.create(ctx, q.Msg.Name, q.Msg.Config, time.Duration(q.Msg.RoundSeconds*float64(time.Second)))
+	id, plan, err := r.create(ctx, q.Msg.Name, q.Msg.Config, q.Msg.Initial, time.Duration(q.Msg.RoundSeconds*float64(time.Second)))
 	if err != nil {
 		return nil, apiError(err)
 	}
@@ -136,11 +136,17 @@ func (a operatorAPI) GetModel(ctx context.Context, q *connect.Request[operatorv1
 		return nil, apiError(fmt.Errorf("%w: this program cannot read the description of task %q", coordinator.ErrNoModel, s.Task.Name))
 	}
 	if made.Data == nil { // the task ended before this process began, so its data were not read
-		if made, err = train.OpenTask(ctx, made.Wire, r.config.Data); err != nil {
+		if made, err = train.OpenTask(ctx, made.Wire, r.config.Data, initialOf(r.store, made.Wire)); err != nil {
 			return nil, apiError(fmt.Errorf("%w: the model's shape follows from the data of task %q, which cannot be read: %v", coordinator.ErrNoModel, s.Task.Name, err))
 		}
 	}
-	file, err := made.ModelFile(s.Round, theta, float64(s.Eps), s.Method)
+	var head [32]byte
+	r.journal.View(func(b *ledger.Book) {
+		if all := b.Entries(); len(all) > 0 {
+			head = wire.Digest(all[len(all)-1])
+		}
+	})
+	file, err := made.ModelFile(s.Round, theta, float64(s.Eps), s.Method, head)
 	if err != nil {
 		return nil, apiError(err)
 	}

@@ -158,6 +158,9 @@ func (r *coordinatorProcess) runnable(t *train.Setup, made created) (coordinator
 			return out
 		},
 	}
+	if t.Config.Dim != 0 { // only a program can evaluate it
+		out.Evaluate = nil
+	}
 	if g := t.Guard; g != nil {
 		out.Guard = &coordinator.Guard{Metric: g.Metric, Fall: g.Fall, Pause: g.Pause, Measure: func(v any) float64 { return measure(g.Metric, v) }}
 	}
@@ -216,7 +219,7 @@ const shortestRound = time.Second
 
 // create signs, stores and starts a task. It refuses one that could not be run, or whose
 // first round could not be paid for.
-func (r *coordinatorProcess) create(ctx context.Context, name, config string, round time.Duration) (id [32]byte, plan taskPlan, err error) {
+func (r *coordinatorProcess) create(ctx context.Context, name, config string, initial []byte, round time.Duration) (id [32]byte, plan taskPlan, err error) {
 	c := train.Default()
 	if err := c.Parse([]byte(config)); err != nil {
 		return id, plan, err
@@ -236,14 +239,18 @@ func (r *coordinatorProcess) create(ctx context.Context, name, config string, ro
 	if err != nil {
 		return id, plan, fmt.Errorf("operate: the shuffler does not say how many clients there are: %w", err)
 	}
-	t, err := train.NewTask(ctx, name, c, train.Enrolled{Population: r.population, Clients: e.Clients, MinReports: e.MinReports})
+	if len(initial) == 0 {
+		initial = nil
+	}
+	t, err := train.NewTask(ctx, name, c, train.Enrolled{Population: r.population, Clients: e.Clients, MinReports: e.MinReports, Initial: initial})
 	if err != nil {
 		return id, plan, err
 	}
 	id = wire.Digest(t.Wire)
-	made := created{Signed: wire.Sign(r.own.Key, wire.LabelTask, wire.Encode(t.Wire)), Round: round}
-	if r.config.Data != "" { // check that a restart can load the task from this data
-		if _, err := train.OpenTask(ctx, t.Wire, r.config.Data); err != nil {
+	made := created{Signed: wire.Sign(r.own.Key, wire.LabelTask, wire.Encode(t.Wire)), Round: round, initial: initial}
+	if r.config.Data != "" && t.Config.Dim == 0 { // check that a restart can load the task from this data
+		given := func(context.Context, [32]byte) ([]byte, error) { return initial, nil }
+		if _, err := train.OpenTask(ctx, t.Wire, r.config.Data, given); err != nil {
 			return id, plan, err
 		}
 	}

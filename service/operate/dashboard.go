@@ -259,6 +259,9 @@ func (v *pageWriter) task(ctx context.Context, id string, s wire.Status, last *s
 		t.Blind = "This coordinator cannot run the task."
 	case made.Data == nil:
 		t.Blind = "The task has ended, and none of its models was evaluated here."
+	case made.Config.Dim != 0:
+		t.Blind = "Only the clients' programs know this task's model: nobody evaluates it here."
+		t.Planned = dp.Number(v.planned(ctx, s.ID, made))
 	default:
 		Compare(&t, made)
 		t.Planned = dp.Number(v.planned(ctx, s.ID, made))

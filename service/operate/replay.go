@@ -89,7 +89,7 @@ func ReplayTask(ctx context.Context, path string, id [32]byte) (*replayed, error
 	if err != nil {
 		return nil, fmt.Errorf("operate: %s: %w", createdKey(id), err)
 	}
-	task, err := train.OpenTask(ctx, w, c.Data)
+	task, err := train.OpenTask(ctx, w, c.Data, initialOf(s, w))
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/riffle-dp/riffle/learn/external"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/coordinator"
@@ -182,8 +183,12 @@ func (s *server) run(ctx context.Context, api operatorAPI, service func(context.
 		s.front = append(s.front, a.run)
 	}
 	api.server = s
+	most := 1 << 20
+	if api.coordinator != nil {
+		most += 4 * external.MaxDim // the parameters that a task starts from
+	}
 	mux := http.NewServeMux()
-	path, handler := operatorv1.NewOperatorServiceHandler(api, connect.WithReadMaxBytes(1<<20))
+	path, handler := operatorv1.NewOperatorServiceHandler(api, connect.WithReadMaxBytes(most))
 	mux.Handle(path, handler)
 	socket, err := newSocketServer(s.process.Operator, mux)
 	if err != nil {

@@ -35,6 +35,8 @@ type created struct {
 	Signed []byte `json:"task"`
 	// Round is the time that clients have to report, in nanoseconds.
 	Round time.Duration `json:"round"`
+
+	initial []byte // the parameters that the task starts from, an object of their own; nil: zeros
 }
 
 const createdFormat = 1
@@ -104,7 +106,7 @@ func (r *coordinatorProcess) openTask(ctx context.Context, made created) (coordi
 	if ended {
 		return shown, nil
 	}
-	t, err := train.OpenTask(ctx, w, r.config.Data)
+	t, err := train.OpenTask(ctx, w, r.config.Data, initialOf(r.store, w))
 	var out coordinator.Job
 	if err == nil {
 		out, err = r.runnable(t, made)
@@ -278,6 +280,17 @@ func (r *coordinatorProcess) follow(ctx context.Context, log *slog.Logger) error
 // createTTL is how long a coordinator that dies keeps others from creating tasks.
 const createTTL = 15 * time.Second
 
+// initialName names the object with the parameters that a task starts from.
+func initialName(id [32]byte) string { return fmt.Sprintf("initial/%x", id) }
+
+// initialOf returns the reader of these parameters, which checks nothing: the task names their
+// digest.
+func initialOf(s *store.Store, w wire.Task) func(context.Context, [32]byte) ([]byte, error) {
+	return func(ctx context.Context, _ [32]byte) ([]byte, error) {
+		return s.GetObject(ctx, initialName(wire.Digest(w)))
+	}
+}
+
 // storeTask stores a new task unless its tail does not fit beside those of all tasks in the
 // store. A lease lets one coordinator at a time do so. If the lease should fail, a charge is
 // still refused where the tails of charged tasks do not fit.
@@ -300,6 +313,11 @@ func (r *coordinatorProcess) storeTask(ctx context.Context, id [32]byte, t *trai
 		return err
 	} else if how.State == coordinator.Removed {
 		return fmt.Errorf("bad input: the same task was removed before: %x (give it another name)%w", id[:8], train.ErrInput)
+	}
+	if made.initial != nil { // before the task, which cannot be run without it
+		if err := r.store.PutObject(ctx, initialName(id), made.initial); err != nil {
+			return err
+		}
 	}
 	_, err = r.store.Put(ctx, createdKey(id), made.encode(), 0)
 	if errors.Is(err, store.ErrConflict) {
@@ -401,6 +419,7 @@ func (r *coordinatorProcess) forget(ctx context.Context, id [32]byte) error {
 			return err
 		}
 	}
+	_ = r.store.Delete(ctx, store.Objects, initialName(id)) // most tasks have none; one that stays only takes space
 	if r.config.Record != "" {
 		_ = os.Remove(filepath.Join(r.config.Record, name)) // deleted only if it is empty
 	}

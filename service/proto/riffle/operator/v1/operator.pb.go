@@ -212,7 +212,9 @@ type CreateTaskRequest struct {
 	// YAML with the settings of `riffle train`.
 	Config string `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
 	// How long clients have to report; 0: as the coordinator is configured.
-	RoundSeconds  float64 `protobuf:"fixed64,3,opt,name=round_seconds,json=roundSeconds,proto3" json:"round_seconds,omitempty"`
+	RoundSeconds float64 `protobuf:"fixed64,3,opt,name=round_seconds,json=roundSeconds,proto3" json:"round_seconds,omitempty"`
+	// The parameters that the setting initial names by their digest: float32, little endian.
+	Initial       []byte `protobuf:"bytes,4,opt,name=initial,proto3" json:"initial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -266,6 +268,13 @@ func (x *CreateTaskRequest) GetRoundSeconds() float64 {
 		return x.RoundSeconds
 	}
 	return 0
+}
+
+func (x *CreateTaskRequest) GetInitial() []byte {
+	if x != nil {
+		return x.Initial
+	}
+	return nil
 }
 
 type CreateTaskResponse struct {
@@ -1002,8 +1011,13 @@ type Task struct {
 	// How many seeds a client is taken to try for the largest report; 0: reports are no
 	// seeds, or the largest one is not known.
 	LargestReportTries int64 `protobuf:"varint,40,opt,name=largest_report_tries,json=largestReportTries,proto3" json:"largest_report_tries,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// What the program that evaluates the task's models said of the one that the round
+	// evaluated_round released: its numbers, or why there are none.
+	Numbers         map[string]float64 `protobuf:"bytes,41,rep,name=numbers,proto3" json:"numbers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
+	EvaluatedRound  int64              `protobuf:"varint,42,opt,name=evaluated_round,json=evaluatedRound,proto3" json:"evaluated_round,omitempty"`
+	EvaluationError string             `protobuf:"bytes,43,opt,name=evaluation_error,json=evaluationError,proto3" json:"evaluation_error,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Task) Reset() {
@@ -1281,6 +1295,27 @@ func (x *Task) GetLargestReportTries() int64 {
 	return 0
 }
 
+func (x *Task) GetNumbers() map[string]float64 {
+	if x != nil {
+		return x.Numbers
+	}
+	return nil
+}
+
+func (x *Task) GetEvaluatedRound() int64 {
+	if x != nil {
+		return x.EvaluatedRound
+	}
+	return 0
+}
+
+func (x *Task) GetEvaluationError() string {
+	if x != nil {
+		return x.EvaluationError
+	}
+	return ""
+}
+
 type GetLedgerRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1495,11 +1530,12 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\x04Peer\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x10\n" +
 	"\x03url\x18\x02 \x01(\tR\x03url\x12\x18\n" +
-	"\atrouble\x18\x03 \x01(\tR\atrouble\"d\n" +
+	"\atrouble\x18\x03 \x01(\tR\atrouble\"~\n" +
 	"\x11CreateTaskRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06config\x18\x02 \x01(\tR\x06config\x12#\n" +
-	"\rround_seconds\x18\x03 \x01(\x01R\froundSeconds\"p\n" +
+	"\rround_seconds\x18\x03 \x01(\x01R\froundSeconds\x12\x18\n" +
+	"\ainitial\x18\x04 \x01(\fR\ainitial\"p\n" +
 	"\x12CreateTaskResponse\x12,\n" +
 	"\x04task\x18\x01 \x01(\v2\x18.riffle.operator.v1.TaskR\x04task\x12,\n" +
 	"\x04plan\x18\x02 \x01(\v2\x18.riffle.operator.v1.PlanR\x04plan\"\x8e\x01\n" +
@@ -1533,8 +1569,7 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\x04task\x18\x01 \x01(\v2\x18.riffle.operator.v1.TaskR\x04task\"'\n" +
 	"\x11RemoveTaskRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\"\x14\n" +
-	"\x12RemoveTaskResponse\"\x8c\n" +
-	"\n" +
+	"\x12RemoveTaskResponse\"\xdd\v\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -1573,13 +1608,19 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\x04eps0\x18& \x01(\x01R\x04eps0\x12\x1d\n" +
 	"\n" +
 	"eps0_asked\x18' \x01(\x01R\teps0Asked\x120\n" +
-	"\x14largest_report_tries\x18( \x01(\x03R\x12largestReportTries\x1a;\n" +
+	"\x14largest_report_tries\x18( \x01(\x03R\x12largestReportTries\x12?\n" +
+	"\anumbers\x18) \x03(\v2%.riffle.operator.v1.Task.NumbersEntryR\anumbers\x12'\n" +
+	"\x0fevaluated_round\x18* \x01(\x03R\x0eevaluatedRound\x12)\n" +
+	"\x10evaluation_error\x18+ \x01(\tR\x0fevaluationError\x1a;\n" +
 	"\rRejectedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a9\n" +
 	"\vFailedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01B\v\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a:\n" +
+	"\fNumbersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01B\v\n" +
 	"\t_accuracyB\a\n" +
 	"\x05_lossB\x14\n" +
 	"\x12_baseline_accuracyB\x10\n" +
@@ -1624,7 +1665,7 @@ func file_riffle_operator_v1_operator_proto_rawDescGZIP() []byte {
 	return file_riffle_operator_v1_operator_proto_rawDescData
 }
 
-var file_riffle_operator_v1_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_riffle_operator_v1_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_riffle_operator_v1_operator_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),   // 0: riffle.operator.v1.GetStatusRequest
 	(*GetStatusResponse)(nil),  // 1: riffle.operator.v1.GetStatusResponse
@@ -1650,6 +1691,7 @@ var file_riffle_operator_v1_operator_proto_goTypes = []any{
 	(*LedgerEntry)(nil),        // 21: riffle.operator.v1.LedgerEntry
 	nil,                        // 22: riffle.operator.v1.Task.RejectedEntry
 	nil,                        // 23: riffle.operator.v1.Task.FailedEntry
+	nil,                        // 24: riffle.operator.v1.Task.NumbersEntry
 }
 var file_riffle_operator_v1_operator_proto_depIdxs = []int32{
 	2,  // 0: riffle.operator.v1.GetStatusResponse.peers:type_name -> riffle.operator.v1.Peer
@@ -1662,30 +1704,31 @@ var file_riffle_operator_v1_operator_proto_depIdxs = []int32{
 	18, // 7: riffle.operator.v1.ResumeTaskResponse.task:type_name -> riffle.operator.v1.Task
 	22, // 8: riffle.operator.v1.Task.rejected:type_name -> riffle.operator.v1.Task.RejectedEntry
 	23, // 9: riffle.operator.v1.Task.failed:type_name -> riffle.operator.v1.Task.FailedEntry
-	21, // 10: riffle.operator.v1.GetLedgerResponse.entries:type_name -> riffle.operator.v1.LedgerEntry
-	0,  // 11: riffle.operator.v1.OperatorService.GetStatus:input_type -> riffle.operator.v1.GetStatusRequest
-	3,  // 12: riffle.operator.v1.OperatorService.CreateTask:input_type -> riffle.operator.v1.CreateTaskRequest
-	6,  // 13: riffle.operator.v1.OperatorService.ListTasks:input_type -> riffle.operator.v1.ListTasksRequest
-	8,  // 14: riffle.operator.v1.OperatorService.GetTask:input_type -> riffle.operator.v1.GetTaskRequest
-	10, // 15: riffle.operator.v1.OperatorService.GetModel:input_type -> riffle.operator.v1.GetModelRequest
-	12, // 16: riffle.operator.v1.OperatorService.StopTask:input_type -> riffle.operator.v1.StopTaskRequest
-	14, // 17: riffle.operator.v1.OperatorService.ResumeTask:input_type -> riffle.operator.v1.ResumeTaskRequest
-	16, // 18: riffle.operator.v1.OperatorService.RemoveTask:input_type -> riffle.operator.v1.RemoveTaskRequest
-	19, // 19: riffle.operator.v1.OperatorService.GetLedger:input_type -> riffle.operator.v1.GetLedgerRequest
-	1,  // 20: riffle.operator.v1.OperatorService.GetStatus:output_type -> riffle.operator.v1.GetStatusResponse
-	4,  // 21: riffle.operator.v1.OperatorService.CreateTask:output_type -> riffle.operator.v1.CreateTaskResponse
-	7,  // 22: riffle.operator.v1.OperatorService.ListTasks:output_type -> riffle.operator.v1.ListTasksResponse
-	9,  // 23: riffle.operator.v1.OperatorService.GetTask:output_type -> riffle.operator.v1.GetTaskResponse
-	11, // 24: riffle.operator.v1.OperatorService.GetModel:output_type -> riffle.operator.v1.GetModelResponse
-	13, // 25: riffle.operator.v1.OperatorService.StopTask:output_type -> riffle.operator.v1.StopTaskResponse
-	15, // 26: riffle.operator.v1.OperatorService.ResumeTask:output_type -> riffle.operator.v1.ResumeTaskResponse
-	17, // 27: riffle.operator.v1.OperatorService.RemoveTask:output_type -> riffle.operator.v1.RemoveTaskResponse
-	20, // 28: riffle.operator.v1.OperatorService.GetLedger:output_type -> riffle.operator.v1.GetLedgerResponse
-	20, // [20:29] is the sub-list for method output_type
-	11, // [11:20] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	24, // 10: riffle.operator.v1.Task.numbers:type_name -> riffle.operator.v1.Task.NumbersEntry
+	21, // 11: riffle.operator.v1.GetLedgerResponse.entries:type_name -> riffle.operator.v1.LedgerEntry
+	0,  // 12: riffle.operator.v1.OperatorService.GetStatus:input_type -> riffle.operator.v1.GetStatusRequest
+	3,  // 13: riffle.operator.v1.OperatorService.CreateTask:input_type -> riffle.operator.v1.CreateTaskRequest
+	6,  // 14: riffle.operator.v1.OperatorService.ListTasks:input_type -> riffle.operator.v1.ListTasksRequest
+	8,  // 15: riffle.operator.v1.OperatorService.GetTask:input_type -> riffle.operator.v1.GetTaskRequest
+	10, // 16: riffle.operator.v1.OperatorService.GetModel:input_type -> riffle.operator.v1.GetModelRequest
+	12, // 17: riffle.operator.v1.OperatorService.StopTask:input_type -> riffle.operator.v1.StopTaskRequest
+	14, // 18: riffle.operator.v1.OperatorService.ResumeTask:input_type -> riffle.operator.v1.ResumeTaskRequest
+	16, // 19: riffle.operator.v1.OperatorService.RemoveTask:input_type -> riffle.operator.v1.RemoveTaskRequest
+	19, // 20: riffle.operator.v1.OperatorService.GetLedger:input_type -> riffle.operator.v1.GetLedgerRequest
+	1,  // 21: riffle.operator.v1.OperatorService.GetStatus:output_type -> riffle.operator.v1.GetStatusResponse
+	4,  // 22: riffle.operator.v1.OperatorService.CreateTask:output_type -> riffle.operator.v1.CreateTaskResponse
+	7,  // 23: riffle.operator.v1.OperatorService.ListTasks:output_type -> riffle.operator.v1.ListTasksResponse
+	9,  // 24: riffle.operator.v1.OperatorService.GetTask:output_type -> riffle.operator.v1.GetTaskResponse
+	11, // 25: riffle.operator.v1.OperatorService.GetModel:output_type -> riffle.operator.v1.GetModelResponse
+	13, // 26: riffle.operator.v1.OperatorService.StopTask:output_type -> riffle.operator.v1.StopTaskResponse
+	15, // 27: riffle.operator.v1.OperatorService.ResumeTask:output_type -> riffle.operator.v1.ResumeTaskResponse
+	17, // 28: riffle.operator.v1.OperatorService.RemoveTask:output_type -> riffle.operator.v1.RemoveTaskResponse
+	20, // 29: riffle.operator.v1.OperatorService.GetLedger:output_type -> riffle.operator.v1.GetLedgerResponse
+	21, // [21:30] is the sub-list for method output_type
+	12, // [12:21] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_riffle_operator_v1_operator_proto_init() }
@@ -1700,7 +1743,7 @@ func file_riffle_operator_v1_operator_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_riffle_operator_v1_operator_proto_rawDesc), len(file_riffle_operator_v1_operator_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
