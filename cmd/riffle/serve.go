@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -92,8 +93,8 @@ func (c *checkFlag) flags(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.show.json, "json", false, "with --check: print what was found as one JSON document")
 }
 
-func (c *checkFlag) run(cmd *cobra.Command, role, config string) error {
-	found, err := operate.Inspect(cmd.Context(), role, config)
+func (c *checkFlag) run(cmd *cobra.Command, role, config, program string) error {
+	found, err := operate.Inspect(cmd.Context(), role, config, program)
 	if err != nil {
 		return operateError(err)
 	}
@@ -154,7 +155,7 @@ With "all" every role runs in this process, for development.`,
 		Args: roleArg(serverRoles),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if check.on {
-				return check.run(cmd, args[0], config)
+				return check.run(cmd, args[0], config, "")
 			}
 			if args[0] == operate.RoleAll {
 				fmt.Fprintln(cmd.ErrOrStderr(), "riffle:", singleOperator)
@@ -177,28 +178,50 @@ func serverOptions(cmd *cobra.Command) operate.Options {
 }
 
 func newClient() *cobra.Command {
-	var config string
+	var config, program string
+	var seconds int64
 	var check checkFlag
 	cmd := &cobra.Command{
 		Use:   "client",
 		Short: "Take part with one or many clients",
 		Long: `Client takes part in tasks with the credentials and data of its configuration. It
 refuses what its policy does not allow, and charges its own ledger before a report
-leaves. It runs until it is stopped, or until the last of the named tasks has ended.`,
+leaves. It runs until it is stopped, or until the last of the named tasks has ended.
+
+With --gradients a program of yours has the data and computes the gradients: a
+command that riffle starts, or unix: and the path of a socket on which the program
+listens, for this process and others. Credential i of the configuration is client
+first + i to the program (first: is a key of the configuration, 0 by default).
+
+Nobody on the network sees what the program does. Reports leave when the time for
+its answers is over, whenever it answers; a program that fails, hangs or answers
+wrongly only makes this client report a gradient of 0, which the log here says.
+Riffle opens it again.`,
 		Example: `  riffle init client --config docs/deploy/client.yaml
   riffle client --config docs/deploy/client.yaml --check
-  riffle client --config docs/deploy/client.yaml`,
+  riffle client --config docs/deploy/client.yaml
+  riffle client --config docs/deploy/client.yaml --gradients 'python3 python/examples/numpy_mlp.py'`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			given := cmd.Flags().Changed
+			switch {
+			case given("gradients") && strings.TrimSpace(program) == "":
+				return usage("--gradients names no program")
+			case given("answer-seconds") && (seconds < 1 || seconds > 86400):
+				return usage("--answer-seconds = %d must be between 1 and 86400", seconds)
+			}
 			if check.on {
-				return check.run(cmd, operate.RoleClient, config)
+				return check.run(cmd, operate.RoleClient, config, program)
 			}
 			return service(cmd, func(ctx context.Context, o operate.Options) error {
+				o.Gradients, o.Answer = program, time.Duration(seconds)*time.Second
 				return operate.Serve(ctx, operate.RoleClient, config, o)
 			})
 		},
 	}
 	require(cmd, &config, "config", "YAML configuration of the clients")
+	cmd.Flags().StringVar(&program, "gradients", "", "program that has the data, in place of the configuration's: a command, or unix:PATH")
+	cmd.Flags().Int64Var(&seconds, "answer-seconds", 0, "time for its answers in a round (default: a quarter of the round, at most 120)")
 	check.flags(cmd.Flags())
 	addUnderDemo(cmd.Flags())
 	return cmd

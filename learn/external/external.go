@@ -3,10 +3,10 @@
 // "Gradients from a program", has the frames.
 //
 // A Session is one conversation. Its errors say which program, what was asked, and what the
-// program last wrote to standard error.
+// program last wrote to standard error. A Kept program has one session after the other, for
+// clients, whose reports must not show what the program does.
 //
-// BUG(riffle): a program sees which clients are in a round, and when. Only a simulation tells it
-// that; a client's own program serves the client alone.
+// BUG(riffle): a program sees which of its clients are in a round, and when.
 package external
 
 import (
@@ -66,8 +66,8 @@ type Config struct {
 	Clients int64   // n; 0: the program says it
 	Seed    uint64
 	Timeout time.Duration // for one answer; 0: DefaultTimeout
-	// Stderr is where the standard error of a program that was started is shown, line by line;
-	// nil: nowhere. Errors have its last lines in any case.
+	// Stderr is where the standard error of a program that was started is shown, line by line.
+	// nil: nowhere, and errors have its last lines.
 	Stderr io.Writer
 }
 

@@ -207,7 +207,12 @@ func (c *conversation) answer(b *batch) error {
 	if err != nil {
 		return err
 	}
-	want := fmt.Sprintf("one tensor gradients, F32 [%d %d]", len(b.ids), c.About.Dim)
+	return c.fill(b.rows, f, len(b.ids))
+}
+
+// fill reads n rows, whose answer begins with f.
+func (s *Session) fill(rows []float32, f safetensors.File, n int) error {
+	want := fmt.Sprintf("one tensor gradients, F32 [%d %d]", n, s.About.Dim)
 	for key := range f.Metadata {
 		if key != "op" {
 			return badAnswer("its metadata have %q, which is not known", key)
@@ -216,11 +221,11 @@ func (c *conversation) answer(b *batch) error {
 	switch {
 	case len(f.Tensors) != 1 || f.Tensors[0].Name != "gradients":
 		return badAnswer("it sends %s, want %s", listed(f.Tensors), want)
-	case f.Tensors[0].DType != safetensors.F32 || len(f.Tensors[0].Shape) != 2 || f.Tensors[0].Shape[0] != len(b.ids) || f.Tensors[0].Shape[1] != c.About.Dim:
+	case f.Tensors[0].DType != safetensors.F32 || len(f.Tensors[0].Shape) != 2 || f.Tensors[0].Shape[0] != n || f.Tensors[0].Shape[1] != s.About.Dim:
 		return badAnswer("it sends %s, want %s", listed(f.Tensors), want)
 	}
-	odd, err := c.answers.values(b.rows, c.About.Delta)
-	c.odd.Add(odd)
+	odd, err := s.answers.values(rows, s.About.Delta)
+	s.odd.Add(odd)
 	return err
 }
 

@@ -31,6 +31,11 @@ type peer struct {
 // dial connects to a program or starts it.
 func dial(c Config) (*peer, error) {
 	if path, ok := strings.CutPrefix(c.Program, "unix:"); ok {
+		if c.Purpose == Client {
+			if err := trusted(path); err != nil {
+				return nil, err
+			}
+		}
 		conn, err := net.DialTimeout("unix", path, 10*time.Second)
 		if err != nil {
 			var op *net.OpError

@@ -193,9 +193,12 @@ func (s *Session) fail(op string, err error) error {
 	}
 	s.peer.abort()
 	if s.peer.cmd != nil {
-		if lines = s.peer.last.text(); lines == "" {
+		switch lines = s.peer.last.text(); {
+		case lines == "":
 			lines = " (it wrote nothing to standard error)"
-		} else {
+		case s.config.Stderr != nil:
+			lines = "; what it wrote to standard error is above"
+		default:
 			lines = "; its last lines:\n  | " + strings.ReplaceAll(lines, "\n", "\n  | ")
 		}
 	}

@@ -183,9 +183,8 @@ func TestMisbehaviour(t *testing.T) {
 	} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			var shown bytes.Buffer
 			s, err := open(t, mode, func(c *Config) {
-				c.Clients, c.Stderr = 999, &shown
+				c.Clients = 999
 				if mode == "hangs" || mode == "deaf" {
 					c.Timeout = 300 * time.Millisecond
 				}
@@ -205,9 +204,6 @@ func TestMisbehaviour(t *testing.T) {
 					t.Errorf("error %q lacks %q", err, text)
 				}
 			}
-			if strings.Contains(want[0], "| epoch 1") && !strings.HasPrefix(shown.String(), "epoch 1\nMemoryError") {
-				t.Errorf("shown is %q", shown.String())
-			}
 			if s == nil {
 				return
 			}
@@ -221,6 +217,19 @@ func TestMisbehaviour(t *testing.T) {
 				t.Error("the program has not ended")
 			}
 		})
+	}
+}
+
+// What was shown already is not said again.
+func TestLinesAreSaidOnce(t *testing.T) {
+	var shown bytes.Buffer
+	s := mustOpen(t, "dies", func(c *Config) { c.Stderr = &shown })
+	_, err := collect(t, s, 1, make([]float32, programDim), someIDs(999))
+	if err == nil || strings.Contains(err.Error(), "MemoryError") || !strings.HasSuffix(err.Error(), "it has ended with exit status 1; what it wrote to standard error is above") {
+		t.Errorf("error %v", err)
+	}
+	if got := shown.String(); got != "epoch 1\nMemoryError: out of memory\n" {
+		t.Errorf("shown is %q", got)
 	}
 }
 

@@ -40,6 +40,8 @@ type Fleet struct {
 	// Randomness of coins and of reports: rng.Secure, except in tests.
 	coin, noise func(id wire.ID, round int64) rng.Source
 	beforeSend  func() // called before a report is sent; nil except in tests
+	// planned is told the times of a gradient and its report; nil except in tests
+	planned func(begun, by, at time.Time)
 
 	mu    sync.Mutex
 	count snapshot
@@ -352,14 +354,14 @@ func (f *Fleet) closeAll(t *client.Terms) {
 	}
 }
 
-// open returns a member's gradient for a task.
+// open returns a member's gradient for a task; nil if its source is asked for it.
 func (m *member) open(t *client.Terms) (Gradient, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	o, ok := m.gradients[t.ID]
 	if !ok {
 		o.gradient, o.err = m.source.Open(t.Task)
-		if o.err == nil && o.gradient == nil {
+		if _, asks := m.source.(asker); o.err == nil && o.gradient == nil && !asks {
 			o.err = errors.New("client: the source gave no gradient")
 		}
 		m.gradients[t.ID] = o

@@ -48,6 +48,17 @@ type closer interface {
 	Close(task wire.Task)
 }
 
+// asker is a Source whose gradients come from elsewhere, such as another program, which may fail
+// or take any time. Open returns no gradient. Ask is called once for each round that the client
+// takes part in, and returns the gradient at theta, or why there is none: the client then reports
+// a gradient of 0. The answer is the client's memory then. After JoinConfig.Answer ctx ends and an
+// answer does not count any more. The report is made then, not sooner, so that its time shows
+// nothing of the answer. One client at a time is asked, different clients at the same time.
+type asker interface {
+	Source
+	Ask(ctx context.Context, task wire.Task, round int64, theta []float32) ([]float32, error)
+}
+
 // Func returns a Source for all tasks of dim parameters.
 func Func(dim int, g Gradient) Source { return function{dim, g} }
 
@@ -92,6 +103,11 @@ type JoinConfig struct {
 	// that its time does not reveal how long it took to make. 0: a tenth of the time to
 	// the deadline, at most a minute; negative: reports leave at once.
 	Spread time.Duration
+	// Answer is the time for a gradient that a source asks for elsewhere (a source with a method
+	// Ask(ctx, task, round, theta)). A report is made when it is over, and leaves within Spread
+	// after that. It is at most half of the time to the deadline. 0: a quarter of the time to
+	// the deadline, at most two minutes.
+	Answer time.Duration
 	// Prepare asks for all sessions at once when a task is agreed to, instead of spreading the
 	// requests over the first round. The shuffler then sees which clients agreed, including
 	// those that never report. A session reveals nothing else.
@@ -181,6 +197,8 @@ func (c JoinConfig) check() (JoinConfig, error) {
 		return c, errors.New("client: a directory for the ledger is required")
 	case c.Accountant == nil:
 		return c, errors.New("client: an accountant is required")
+	case c.Answer < 0:
+		return c, fmt.Errorf("client: answer = %v must not be negative", c.Answer)
 	case c.Workers < 0 || c.Connections < 0:
 		return c, fmt.Errorf("client: %d workers, %d connections must not be negative", c.Workers, c.Connections)
 	}

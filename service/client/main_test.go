@@ -7,10 +7,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/riffle-dp/riffle/learn/external/externaltest"
 )
 
 // TestMain holds that no goroutine of this package outlives the tests.
 func TestMain(m *testing.M) {
+	externaltest.Main()
 	code := m.Run()
 	left := ""
 	for range 100 {

@@ -20,7 +20,7 @@ import (
 
 // work is the working memory for making a report.
 type work struct {
-	grad   []float32
+	grad   []float32 // made when it is needed
 	report *randomizer.Report
 }
 
@@ -34,6 +34,7 @@ type sendTime struct {
 	member   *member
 	at       time.Time // when to send, with a session that the client already has
 	ask      time.Time // when to ask for a session
+	asked    time.Time // when all sessions have been asked for
 	afterAsk time.Time // when to send, with a session that the client asked for at ask
 }
 
@@ -49,7 +50,7 @@ func (r *rounds) runMembers(ctx context.Context, o announced) error {
 	jitter := newBackoff().src
 	times := make([]sendTime, len(f.members))
 	for i, m := range f.members {
-		times[i] = sendTime{m, o.begun.Add(upTo(jitter, spread)), o.begun.Add(upTo(jitter, spread/2)), o.begun.Add(spread/2 + upTo(jitter, spread/2))}
+		times[i] = sendTime{m, o.begun.Add(upTo(jitter, spread)), o.begun.Add(upTo(jitter, spread/2)), o.begun.Add(max(0, spread/2)), o.begun.Add(spread/2 + upTo(jitter, spread/2))}
 	}
 	slices.SortStableFunc(times, func(a, b sendTime) int { return a.at.Compare(b.at) })
 
@@ -139,7 +140,14 @@ func (r *rounds) runMember(ctx context.Context, t sendTime, o announced) (unsent
 		notify(Declined, refused)
 		return false, nil
 	}
-	sealed, err := r.seal(ctx, m, gradient, o, session)
+	var row []float32
+	if source, ok := m.source.(asker); ok {
+		if row, t.at, err = r.ask(ctx, source, t, o); err != nil {
+			notify(Lost, err)
+			return false, nil
+		}
+	}
+	sealed, err := r.seal(ctx, m, gradient, row, o, session)
 	if err != nil {
 		notify(Lost, err)
 		return false, nil
@@ -234,8 +242,9 @@ func (r *rounds) reserve(m *member, ann wire.Announcement, digest [32]byte) *cli
 	return nil
 }
 
-// seal makes the one report of a client in a round, with all its messages.
-func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, o announced, s session) ([]byte, error) {
+// seal makes the one report of a client in a round, with all its messages. The gradient is row if
+// that is not nil, or what gradient computes, or else 0.
+func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, row []float32, o announced, s session) ([]byte, error) {
 	ann, digest := o.ann, o.digest
 	select {
 	case r.fleet.compute <- struct{}{}:
@@ -245,17 +254,25 @@ func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, o annou
 	defer func() { <-r.fleet.compute }()
 	w := r.work.Get().(*work)
 	defer r.work.Put(w)
-	defer clear(w.grad)
-	gradient(o.theta, w.grad)
+	grad := row
+	if grad == nil {
+		if w.grad == nil {
+			w.grad = make([]float32, r.terms.Mechanism.Facts().Dim)
+		}
+		if grad = w.grad; gradient != nil {
+			gradient(o.theta, grad)
+		}
+	}
+	defer clear(grad)
 	src := r.fleet.noise(m.id, ann.Round)
 	reporter := r.terms.Reporter.ForRound(digest)
-	reporter.Report(src, w.grad, w.report)
+	reporter.Report(src, grad, w.report)
 	messages := ann.PerClient()
 	report := wire.Report{Announcement: digest, Client: m.id, Several: messages > 1}
 	rand.Read(report.ID[:])
 	for j := range messages {
 		if j > 0 {
-			reporter.Again(src, w.grad, w.report)
+			reporter.Again(src, grad, w.report)
 		}
 		part, share, err := mechanism.Contents(src, r.terms.Mechanism, digest, w.report)
 		if err != nil {

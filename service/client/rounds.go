@@ -46,7 +46,7 @@ func (r *rounds) run(ctx context.Context) error {
 	f := r.fleet
 	r.work.New = func() any {
 		// Reports of all rounds have one shape.
-		return &work{make([]float32, r.terms.Mechanism.Facts().Dim), r.terms.Reporter.ForRound([32]byte{}).NewReport()}
+		return &work{report: r.terms.Reporter.ForRound([32]byte{}).NewReport()}
 	}
 	// Polling never waits for clients: its timing would reveal who takes part.
 	ctx, stop := context.WithCancelCause(ctx)

@@ -207,6 +207,13 @@ type Client struct {
 	// Credential i has example First+i.
 	Data  string `yaml:"data"`
 	First int64  `yaml:"first"`
+	// Gradients is a program that computes the clients' gradients, in place of Data: a command,
+	// or unix: and the path of a socket. Credential i is client First+i to it.
+	Gradients string `yaml:"gradients,omitempty"`
+	// Answer is the time that the program has for its answers in a round. Reports leave after
+	// it, whenever the program answers. 0: a quarter of the time to the deadline, at most two
+	// minutes; never more than half of it.
+	Answer time.Duration `yaml:"answer,omitempty"`
 	// Spread is the longest time for which a report is held back, so that nobody sees how
 	// long it took to make. 0: a tenth of the time to the deadline, at most a minute.
 	Spread time.Duration `yaml:"spread"`

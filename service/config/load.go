@@ -338,8 +338,12 @@ func (c *Client) finish(path string) (err error) {
 		at(path, &c.Data)
 	}
 	switch {
-	case c.Credentials == "" || c.Dir == "" || c.Data == "":
-		return Errorf("%s: credentials, dir and data are required", path)
+	case c.Credentials == "" || c.Dir == "" || c.Data == "" && c.Gradients == "":
+		return Errorf("%s: credentials, dir, and data or gradients are required", path)
+	case c.Data != "" && c.Gradients != "":
+		return Errorf("%s: data and gradients: the program has the data, so give one of the two", path)
+	case c.Answer < 0:
+		return Errorf("%s: answer = %v must not be negative", path, c.Answer)
 	case c.First < 0:
 		return Errorf("%s: first = %d must not be negative", path, c.First)
 	}

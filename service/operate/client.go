@@ -26,9 +26,23 @@ func serveClients(ctx context.Context, path string, o Options) error {
 	if o.Level != nil {
 		o.Level.Set(c.Level)
 	}
+	if err := replaceData(&c, path, o.Gradients, o.Answer); err != nil {
+		return err
+	}
 	join, members, err := joinConfig(c, o.Log)
 	if err != nil {
 		return err
+	}
+	if c.Gradients != "" {
+		// Before any request, so that no request can show how the program begins.
+		p, err := openProgram(ctx, c, o.Log)
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		for i := range members {
+			members[i].Source = programClient{p, c.First + int64(i)}
+		}
 	}
 	join.Prepare = o.Ready != nil
 	var agreed atomic.Int64
@@ -61,7 +75,7 @@ func serveClients(ctx context.Context, path string, o Options) error {
 func joinConfig(c config.Client, log *slog.Logger) (client.JoinConfig, []client.Member, error) {
 	coordinators := c.Coordinator.Addresses
 	join := client.JoinConfig{Coordinator: coordinators[0], Coordinators: coordinators[1:], Shuffler: c.Shuffler.URL, Directory: c.Dir, Policy: c.Agreed,
-		Accountant: new(account.Accountant), Spread: c.Spread, CoordinatorKey: c.Coordinator.Signer, ShufflerKey: c.Shuffler.Signer}
+		Accountant: new(account.Accountant), Spread: c.Spread, Answer: c.Answer, CoordinatorKey: c.Coordinator.Signer, ShufflerKey: c.Shuffler.Signer}
 	if c.Roots != "" {
 		var err error
 		if join.Roots, err = loadRoots(c.Roots); err != nil {

@@ -52,8 +52,8 @@ func (n *inspection) wrong(what string, err error) {
 // Inspect checks everything that a role, or clients, need before they run: the configuration
 // is complete and has none of the example's values; keys exist, are valid and readable by
 // their owner only; the store has been made; and peers answer with the pinned keys. It
-// changes nothing.
-func Inspect(ctx context.Context, role, path string) ([]finding, error) {
+// changes nothing. program is a client's program in place of the configuration's data; "": none.
+func Inspect(ctx context.Context, role, path, program string) ([]finding, error) {
 	if role == RoleAll {
 		c, err := config.Load[config.All](path)
 		if err != nil {
@@ -61,7 +61,7 @@ func Inspect(ctx context.Context, role, path string) ([]finding, error) {
 		}
 		var all []finding
 		for _, r := range rolesOf(c) {
-			found, err := Inspect(ctx, r.role, r.path)
+			found, err := Inspect(ctx, r.role, r.path, "")
 			if err != nil {
 				return nil, err
 			}
@@ -85,7 +85,7 @@ func Inspect(ctx context.Context, role, path string) ([]finding, error) {
 	case RoleAggregator:
 		n.aggregator(ctx, path, len(left) == 0)
 	case RoleClient:
-		n.client(ctx, path, len(left) == 0)
+		n.client(ctx, path, program, len(left) == 0)
 	default:
 		return nil, config.Errorf("no role %q to be checked", role)
 	}
@@ -196,7 +196,7 @@ func (n *inspection) aggregator(ctx context.Context, path string, call bool) {
 	}
 }
 
-func (n *inspection) client(ctx context.Context, path string, call bool) {
+func (n *inspection) client(ctx context.Context, path, program string, call bool) {
 	c, err := config.Load[config.Client](path)
 	n.wrong("configuration", err)
 	if err != nil {
@@ -208,7 +208,11 @@ func (n *inspection) client(ctx context.Context, path string, call bool) {
 		err = fmt.Errorf("no ledger in %s: only `riffle init client` makes one, and never where there was one", c.Dir)
 	}
 	n.wrong("ledger", err)
-	if c.Data != "mnist" {
+	if err := replaceData(&c, path, program, 0); err != nil {
+		n.wrong("data", err)
+	} else if c.Gradients != "" {
+		n.program(ctx, c)
+	} else if c.Data != "mnist" {
 		_, err := os.Stat(c.Data)
 		n.wrong("data", err)
 	}

@@ -21,7 +21,7 @@ import (
 // found lists what an inspection says is not right.
 func found(t *testing.T, role, path string) (text string, wrong, away bool) {
 	t.Helper()
-	list, err := Inspect(t.Context(), role, path)
+	list, err := Inspect(t.Context(), role, path, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,6 +33,10 @@ type Options struct {
 	// Ready, if not nil, is called once: when clients have agreed to all tasks that their
 	// configuration names, and have sessions and their data.
 	Ready func()
+	// Gradients and Answer, if not zero, are a client's program and the time for its answers, in
+	// place of those of the configuration, and of its data.
+	Gradients string
+	Answer    time.Duration
 }
 
 // Serve runs a role until ctx ends, finishes what was begun and returns nil. Clients end with

@@ -305,6 +305,21 @@ func Serve(mode string, r io.Reader, w io.Writer) {
 				time.Sleep(time.Hour)
 			case "slow":
 				time.Sleep(50 * time.Millisecond)
+			case "late":
+				time.Sleep(1500 * time.Millisecond)
+			case "floods":
+				for range 1 << 20 {
+					say("step 2, loss 0.31\n")
+					note("step 2")
+				}
+				os.Exit(1)
+			case "forks": // ends, and leaves a child behind that holds all pipes open
+				child := exec.Command(os.Args[0], "serve-gradients", "deaf")
+				child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
+				if err := child.Start(); err != nil {
+					panic(err)
+				}
+				os.Exit(1)
 			case "prints-later":
 				if asked == 2 {
 					say("step 2, loss 0.31\n")

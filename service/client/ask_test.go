@@ -1,0 +1,290 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/riffle-dp/riffle/learn/external"
+	"github.com/riffle-dp/riffle/learn/external/externaltest"
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/protocol/envelope"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/client"
+)
+
+// asked is a source that asks a program for the gradients of client id, and notes its errors.
+type asked struct {
+	*external.Kept
+	id   int64
+	mu   *sync.Mutex
+	errs map[[2]int64]error // by client and round
+}
+
+func (a asked) Open(task wire.Task) (client.Gradient, error) {
+	if d := a.Dim(); d != 0 && int64(d) != task.Mechanism.Dim {
+		return nil, fmt.Errorf("%d parameters", d)
+	}
+	return nil, nil
+}
+
+func (a asked) Ask(ctx context.Context, task wire.Task, round int64, theta []float32) ([]float32, error) {
+	row, _, err := a.Gradient(ctx, task.Name, round, theta, a.id)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.errs[[2]int64{a.id, round}] = err
+	return row, err
+}
+
+// traffic is what leaves a process in a run: the requests, with their sizes, in each round, and
+// the reports' contents as the coordinator opens them.
+type traffic struct {
+	requests []map[string]int
+	parts    [][][]byte // by round and client
+	spoke    []time.Duration
+}
+
+const askedRounds = 2
+
+// observe runs two clients for two rounds and watches the network.
+func observe(t *testing.T, answer time.Duration, source func(i int64) client.Source) (out traffic) {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	w := newWorld(t, 4, shuffleTask())
+	w.members = w.members[:2]
+	for i := range w.members {
+		w.members[i].Source = source(int64(i))
+	}
+	var mu sync.Mutex
+	now := map[string]int{}
+	var published time.Time
+	_, asks := w.members[0].Source.(asked)
+	w.before = func(rw http.ResponseWriter, r *http.Request) bool {
+		path := r.URL.Path
+		if i := strings.Index(path, "/v1/tasks/"); i >= 0 {
+			path = "/v1/tasks/…" + path[min(len(path), len("/v1/tasks/")+64):] + "?" + r.URL.RawQuery
+		} else if strings.HasPrefix(path, "/v1/models/") {
+			path = "/v1/models/…"
+		}
+		var names []string
+		for name, values := range r.Header {
+			names = append(names, fmt.Sprint(name, len(strings.Join(values, ""))))
+		}
+		slices.Sort(names)
+		mu.Lock()
+		defer mu.Unlock()
+		now[fmt.Sprint(r.Method, " ", path, " ", r.ContentLength, " ", names)]++
+		if path == "/v1/report" {
+			out.spoke = append(out.spoke, time.Since(published))
+		}
+		return false
+	}
+	c := w.config()
+	c.Answer = answer
+	f, err := client.NewFleet(c, w.members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Replay(w.coins, func(id wire.ID, round int64) rng.Source {
+		mu.Lock()
+		defer mu.Unlock()
+		if since := time.Since(published); since < answer && asks {
+			t.Errorf("a report is made after %v", since)
+		}
+		return w.noise(id, round)
+	})
+	f.Planned(func(begun, by, at time.Time) {
+		if by.Sub(begun) != answer || !at.Equal(by) {
+			t.Errorf("an answer has %v, and the report leaves %v after that", by.Sub(begun), at.Sub(by))
+		}
+	})
+	done := make(chan error, 1)
+	go func() { done <- f.Run(ctx) }()
+	for round := range int64(askedRounds) {
+		theta := []float32{30, -2, 3, float32(round), 20}
+		mu.Lock()
+		published = time.Now()
+		mu.Unlock()
+		w.publish(w.announcement(round+1, theta), theta, nil)
+		reports := w.wait(ctx, 2)
+		for w.asked("GET announcement") < int(round)+2 { // the clients wait for the next one
+			time.Sleep(time.Millisecond)
+		}
+		parts := make([][]byte, 2)
+		w.mu.Lock()
+		for id, r := range reports {
+			if parts[w.at[id]], err = w.rings[envelope.Coordinator].OpenPart(envelope.Coordinator, w.digest, r.Part); err != nil {
+				t.Error(err)
+			}
+		}
+		w.mu.Unlock()
+		mu.Lock()
+		out.parts, out.requests = append(out.parts, parts), append(out.requests, now)
+		now = map[string]int{}
+		mu.Unlock()
+	}
+	w.end()
+	if err := errors.Join(<-done, f.Close()); err != nil {
+		t.Error(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	out.requests = append(out.requests, now)
+	return out
+}
+
+// TestProgramsDoNotShow holds that whatever a program does, the same requests of the same sizes
+// leave the process, at times that do not depend on it, and that a report whose gradient the
+// program did not give is one of a gradient of 0.
+func TestProgramsDoNotShow(t *testing.T) {
+	const answer = 400 * time.Millisecond
+	own := func(i int64) client.Source {
+		return client.Func(dim, func(theta, grad []float32) {
+			for j := range grad {
+				grad[j] = externaltest.Gradient(theta, i, j)
+			}
+		})
+	}
+	zero := func(int64) client.Source { return client.Func(dim, func(_, grad []float32) { clear(grad) }) }
+	wantOwn, wantZero := observe(t, answer, own), observe(t, answer, zero)
+	if fmt.Sprint(wantOwn.parts) == fmt.Sprint(wantZero.parts) {
+		t.Fatal("the reports do not depend on the gradients: this test sees nothing")
+	}
+	run := func(t *testing.T, mode string, change func(*external.Config)) (traffic, map[[2]int64]error, []error) {
+		var mu sync.Mutex
+		var told []error
+		errs := map[[2]int64]error{}
+		c := external.Config{Program: externaltest.Program(mode), Purpose: external.Client, Timeout: 600 * time.Millisecond}
+		if change != nil {
+			change(&c)
+		}
+		k, err := external.Keep(t.Context(), c, func(err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, err)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer k.Close()
+		got := observe(t, answer, func(i int64) client.Source { return asked{k, i, &mu, errs} })
+		mu.Lock()
+		defer mu.Unlock()
+		return got, errs, slices.Clone(told)
+	}
+	healthy, errs, _ := run(t, "good", func(c *external.Config) { c.Timeout = 20 * time.Second })
+	for at, err := range errs {
+		if err != nil {
+			t.Skipf("client %d, round %d: %v: this machine is too slow", at[0], at[1], err)
+		}
+	}
+	for mode, fails := range map[string]bool{
+		"slow": false, "delta": false, "parameters": false, "no-clients": false, "other-clients": false, "no-loss": false, "stays": false, "fast=5": false, "nan": false,
+		"dies-open": true, "quiet-end": true, "deaf": true, "newline": true, "prints": true, "prints-short": true, "prints-unended": true,
+		"other-op": true, "says": true, "steers": true, "old": true, "no-dim": true, "large": true, "misspelt": true, "other-update": true,
+		"parameters-few": true, "nan-initial": true, "short-initial": true, "other-tensor": true, "huge-frame": true, "huge-header": true,
+		"wrong-dim": true, "wrong-type": true, "wrong-name": true, "more-words": true, "too-much": true, "wrong-rows": true, "flat": true,
+		"nothing": true, "dies": true, "killed": true, "dies-inside": true, "hangs": true, "prints-later": true,
+		"late": true, "floods": true, "forks": true,
+	} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			got, errs, told := run(t, mode, nil)
+			if a, b := fmt.Sprintf("%v", got.requests), fmt.Sprintf("%v", healthy.requests); a != b {
+				t.Errorf("what leaves the process:\n%s\nwant\n%s", a, b)
+			}
+			for _, at := range got.spoke {
+				if at < answer {
+					t.Errorf("a report leaves after %v, an answer has %v", at, answer)
+				}
+			}
+			failed := len(told)
+			for round := range int64(askedRounds) {
+				for i := range int64(2) {
+					err, want := errs[[2]int64{i, round + 1}], wantOwn
+					if err != nil {
+						failed++
+						want = wantZero
+					} else if mode == "nan" && i == 0 || mode == "fast=5" || mode == "delta" {
+						continue // other gradients
+					}
+					if !bytes.Equal(got.parts[round][i], want.parts[round][i]) {
+						t.Errorf("client %d, round %d, error %v: its report is of another gradient", i, round+1, err)
+					}
+				}
+			}
+			if fails && failed == 0 {
+				t.Error("nobody was told that the program fails")
+			}
+		})
+	}
+}
+
+// TestAnswerTime holds that reports wait for the end of the answer's time however soon the answer
+// is there, and leave within the spread after that.
+func TestAnswerTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer, spread, want time.Duration
+	}{
+		"given":      {3 * time.Second, 2 * time.Second, 3 * time.Second},
+		"half":       {time.Minute, -1, 10 * time.Second},
+		"by default": {0, -1, 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancel(t.Context())
+			w := newWorld(t, 4, shuffleTask())
+			w.members = w.members[:1]
+			w.members[0].Source = instant{}
+			config := w.config()
+			config.Answer, config.Spread = c.answer, c.spread
+			f, err := client.NewFleet(config, w.members)
+			if err != nil {
+				t.Fatal(err)
+			}
+			planned := make(chan [3]time.Time, 1)
+			f.Planned(func(begun, by, at time.Time) { planned <- [3]time.Time{begun, by, at} })
+			done := make(chan error, 1)
+			go func() { done <- f.Run(ctx) }()
+			theta := make([]float32, dim)
+			before := time.Now()
+			w.publish(w.announcement(1, theta), theta, nil)
+			got := <-planned
+			cancel()
+			if err := errors.Join(<-done, f.Close()); err != nil {
+				t.Error(err)
+			}
+			spread := max(0, c.spread)
+			// The deadline is 20 s after before, and what is planned begins some time later.
+			if took := got[1].Sub(got[0]); math.Abs(float64(took-c.want)) > float64(3*time.Second) || took > c.want || name == "given" && took != c.want {
+				t.Errorf("the answer has %v, want %v", took, c.want)
+			}
+			if begun := got[0].Sub(before); begun < spread/2 {
+				t.Errorf("the time begins %v after the round, sessions are asked for in %v", begun, spread/2)
+			}
+			if late := got[2].Sub(got[1]); late < 0 || late > spread {
+				t.Errorf("the report leaves %v later, want within %v", late, spread)
+			}
+			if n := w.asked("POST report"); n != 0 {
+				t.Errorf("%d reports were sent at once", n)
+			}
+		})
+	}
+}
+
+// instant answers at once.
+type instant struct{}
+
+func (instant) Open(wire.Task) (client.Gradient, error) { return nil, nil }
+
+func (instant) Ask(_ context.Context, _ wire.Task, _ int64, theta []float32) ([]float32, error) {
+	return make([]float32, len(theta)), nil
+}
