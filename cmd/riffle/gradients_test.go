@@ -139,10 +139,15 @@ func TestTrainShowsPrograms(t *testing.T) {
 	if code := run([]string{"train", "--gradients", externaltest.Program("dies"), "--rounds", "2", "--trust", "none", "--out", dir + "2"}, &out, &errs); code != 1 {
 		t.Errorf("exit code %d", code)
 	}
-	for _, want := range []string{"it has ended with exit status 1; its last lines:\n  | epoch 1\n  | MemoryError", "  | MemoryError: out of memory\n", "riffle train --resume"} {
-		if !strings.Contains(errs.String(), want) {
-			t.Errorf("%q is missing in %s", want, errs.String())
+	for _, want := range []string{"it has ended with exit status 1; what it wrote to standard error is above", "  | epoch 1\n  | MemoryError: out of memory\n", "riffle train --resume"} {
+		if strings.Count(errs.String(), want) != 1 {
+			t.Errorf("%q is not there once in %s", want, errs.String())
 		}
+	}
+	errs.Reset()
+	if code := run([]string{"train", "--quiet", "--gradients", externaltest.Program("dies"), "--rounds", "2", "--trust", "none", "--out", dir + "3"}, &out, &errs); code != 1 ||
+		!strings.Contains(errs.String(), "it has ended with exit status 1; its last lines:\n  | epoch 1\n  | MemoryError") {
+		t.Errorf("exit code %d: %s", code, errs.String())
 	}
 	errs.Reset()
 	if code := run([]string{"gradients", "check", externaltest.Program("mixes"), "--speed-seconds", "0"}, &out, &errs); code != 1 || !strings.Contains(out.String(), "failed: the row of client") {

@@ -1,0 +1,146 @@
+package external
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// notes gathers what is told of a program.
+type notes struct {
+	mu   sync.Mutex
+	errs []error
+}
+
+func (n *notes) tell(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.errs = append(n.errs, err)
+}
+
+func (n *notes) text() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := errors.Join(n.errs...); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+func keep(t *testing.T, mode string, timeout time.Duration) (*Kept, *notes) {
+	t.Helper()
+	n := &notes{}
+	k, err := Keep(t.Context(), Config{Program: program(mode), Purpose: Client, Timeout: timeout}, n.tell)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Close)
+	return k, n
+}
+
+// A program that ends is opened again, and has the same answers.
+func TestKeptIsOpenedAgain(t *testing.T) {
+	k, n := keep(t, "dies", 20*time.Second) // at its second question
+	theta := []float32{1, 2, 3, 4, 5}
+	if k.Dim() != programDim {
+		t.Errorf("dim %d", k.Dim())
+	}
+	for round, dies := range []bool{false, true, false, true} {
+		row, odd, err := k.Gradient(t.Context(), "task", int64(round+1), theta, 7)
+		switch {
+		case dies != (err != nil):
+			t.Fatalf("question %d: %v", round, err)
+		case dies && !strings.Contains(err.Error(), "MemoryError: out of memory"):
+			t.Errorf("error %v", err)
+		case !dies && (odd != 0 || row[4] != gradientOf(theta, 7, 4)):
+			t.Errorf("%v, %d", row, odd)
+		}
+	}
+	if _, _, err := k.Gradient(t.Context(), "task", 9, theta[1:], 7); err == nil || !strings.Contains(err.Error(), "its model has 5 parameters, the task's 4") {
+		t.Errorf("error %v", err)
+	}
+	if n.text() != "" {
+		t.Errorf("told %s: the caller has the errors", n.text())
+	}
+}
+
+// An answer that is late is dropped, and the next one is the next question's.
+func TestLateAnswersAreDropped(t *testing.T) {
+	k, _ := keep(t, "late", 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	begun := time.Now()
+	if _, _, err := k.Gradient(ctx, "", 1, []float32{9, 9, 9, 9, 9}, 1); err == nil || !strings.Contains(err.Error(), "it gave no answer in the time that a round has for it") {
+		t.Errorf("error %v", err)
+	}
+	if took := time.Since(begun); took > time.Second {
+		t.Errorf("it took %v", took)
+	}
+	theta := []float32{1, 2, 3, 4, 5}
+	if row, _, err := k.Gradient(t.Context(), "", 2, theta, 2); err != nil || row[4] != gradientOf(theta, 2, 4) {
+		t.Errorf("%v, %v", row, err)
+	}
+}
+
+// A program that does not open is no error of Keep's; one that is not there is.
+func TestKeep(t *testing.T) {
+	k, n := keep(t, "dies-open", 20*time.Second)
+	if k.Dim() != 0 || !strings.Contains(n.text(), "No module named 'torch'") {
+		t.Errorf("dim %d, told %s", k.Dim(), n.text())
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if _, _, err := k.Gradient(ctx, "", 1, make([]float32, 5), 0); err == nil || !strings.Contains(err.Error(), "it is not open") {
+		t.Errorf("error %v", err)
+	}
+	for _, program := range []string{"no-such-program-at-all", "unix:/nowhere/socket", "'"} {
+		if _, err := Keep(t.Context(), Config{Program: program, Purpose: Client}, nil); err == nil {
+			t.Errorf("%s is kept", program)
+		}
+	}
+}
+
+// A socket that others can use, replace or own is refused for a client, whose gradients would be
+// theirs.
+func TestSocketsOfOthers(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("files have no owners")
+	}
+	for name, c := range map[string]struct {
+		want string
+		act  func(dir, socket string) error
+	}{
+		"fine":      {"", func(dir, socket string) error { return nil }},
+		"sticky":    {"", func(dir, socket string) error { return os.Chmod(dir, 0o777|os.ModeSticky) }},
+		"open":      {"every user of this machine may connect", func(dir, socket string) error { return os.Chmod(socket, 0o722) }},
+		"directory": {"every user of this machine may replace the socket", func(dir, socket string) error { return os.Chmod(dir, 0o777) }},
+		"stranger":  {"the socket belongs to another user", func(dir, socket string) error { return os.Chown(socket, 12345, -1) }},
+		"landlord":  {"directory belongs to another user", func(dir, socket string) error { return os.Chown(dir, 12345, -1) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			address := listen(t, "good")
+			socket := strings.TrimPrefix(address, "unix:")
+			if err := os.Chmod(socket, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.act(filepath.Dir(socket), socket); errors.Is(err, os.ErrPermission) {
+				t.Skip("only root gives files away")
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			k, err := Keep(t.Context(), Config{Program: address, Purpose: Client}, nil)
+			if err == nil {
+				k.Close()
+			}
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("error %v, want %q", err, c.want)
+			}
+		})
+	}
+}
