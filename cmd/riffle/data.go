@@ -177,6 +177,9 @@ func newDataExport() *cobra.Command {
 					return usage("--%s %s --synthetic", name, map[bool]string{true: "does not go with", false: "goes with"}[synthetic != ""])
 				}
 			}
+			if synthetic == dataset.SyntheticShop && cmd.Flags().Changed("dim") {
+				return usage("--dim contradicts --synthetic shop, which has columns of its own")
+			}
 			if synthetic != "" {
 				if err := exportSynthetic(out, dataset.SyntheticConfig{Kind: synthetic, Dim: int(dim), Rows: int(n), HeldOut: true, Seed: seed}); err != nil {
 					return err
@@ -205,7 +208,7 @@ func newDataExport() *cobra.Command {
 	cmd.Flags().StringVar(&out, "out", "", "folder to write, new or empty; with --synthetic a new .csv file")
 	cmd.Flags().BoolVar(&zipped, "gzip", false, "compress the files")
 	bind(cmd, setting.Table{
-		{Name: "synthetic", Into: &synthetic, Values: laws(), Check: others, Help: "write rows of this law instead: %s (see riffle solve)"},
+		{Name: "synthetic", Into: &synthetic, Values: append(laws(), string(dataset.SyntheticShop)+"\tcustomers: text, empty cells, a rare class"), Check: others, Help: "write rows of this law instead: %s (see riffle solve)"},
 		{Name: "n", Into: &n, Default: "10000", Help: "synthetic rows (1e6 notation is fine)"},
 		{Name: "dim", Into: &dim, Default: "5", Help: "features of a synthetic row"},
 	})
@@ -221,13 +224,19 @@ func exportSynthetic(path string, c dataset.SyntheticConfig) error {
 	if c.Dim > dataset.MaxCSVCells/max(1, c.Rows) {
 		return usage("--n %d times --dim %d exceeds the %d values that a file may have", c.Rows, c.Dim, dataset.MaxCSVCells)
 	}
-	rows, _, err := dataset.NewSynthetic(c)
-	if err != nil {
-		return usage("%v", err)
-	}
 	var text bytes.Buffer
-	if err := dataset.WriteCSV(&text, rows); err != nil {
-		return err
+	if c.Kind == dataset.SyntheticShop {
+		if err := dataset.WriteShop(&text, c.Rows, c.Seed); err != nil {
+			return usage("%v", err)
+		}
+	} else {
+		rows, _, err := dataset.NewSynthetic(c)
+		if err != nil {
+			return usage("%v", err)
+		}
+		if err := dataset.WriteCSV(&text, rows); err != nil {
+			return err
+		}
 	}
 	if _, err := os.Stat(path); err == nil {
 		return usage("--out %s exists", path)

@@ -55,6 +55,7 @@ func writeReport(r *train.Run, s *train.Summary, interrupted bool) error {
 			Accuracy: float64(m.Accuracy), Seconds: m.Seconds})
 	}
 	page.Classes, page.Confusion, page.Samples = operate.Examine(r.Setup, s.Evaluation, r.Theta())
+	page.Coefficients, page.Caption = coefficientTable(s.Coefficients, c)
 	base := train.Default()
 	defaults := base.Fields()
 	for i, f := range c.Fields() {

@@ -298,6 +298,7 @@ func printSummary(w io.Writer, r *train.Run, s *train.Summary) error {
 		p.row(r.Data.EvalName+" loss", "%.4f, of the best constant %.4f", s.Evaluation.Loss, s.Baseline.Loss)
 	}
 	p.figures(s.Numbers, s.Evaluation, r.Data.ClassNames)
+	p.coefficients(s.Coefficients, r.Config)
 	if !r.Config.Trust.Is(dp.Protecting) {
 		p.row("epsilon", "infinite: no privacy (--trust none)")
 	} else {

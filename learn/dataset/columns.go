@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -291,6 +292,7 @@ func (p *csvParser) nameFeatures() error {
 			continue
 		case c.categories == nil:
 			p.features = append(p.features, name)
+			p.square += p.most(c)
 		default:
 			for _, text := range p.config.Categories[name] {
 				p.features = append(p.features, name+"="+text)
@@ -299,7 +301,7 @@ func (p *csvParser) nameFeatures() error {
 		}
 		p.binary = append(p.binary, slices.Repeat([]bool{c.categories != nil}, c.width)...)
 		if c.indicator {
-			p.features, p.binary = append(p.features, name+" missing"), append(p.binary, true)
+			p.features, p.binary = append(p.features, name+missingMark), append(p.binary, true)
 			p.ones++
 		}
 		plain = plain && c.categories == nil && !c.indicator
@@ -319,6 +321,16 @@ func (p *csvParser) nameFeatures() error {
 	}
 	p.out.Dim = len(p.features)
 	return nil
+}
+
+// most bounds the square of a number whose cells lie in −1..1 once they are scaled.
+func (p *csvParser) most(c column) float64 {
+	if !c.filled {
+		return 1
+	}
+	v, _ := number(c.fill) // declare has checked it
+	x := float64(c.scale.apply(v))
+	return max(1, x*x)
 }
 
 // cell appends the features of a cell, or returns the rule that the cell breaks.
@@ -387,4 +399,46 @@ func number(cell string) (v float64, rule error) {
 		return 0, ErrText
 	}
 	return v, nil
+}
+
+// Unscale turns a linear score of a row's features, Σ weights·features + intercept, into the same
+// score of its cells in their own units: it overwrites the weights and returns the intercept.
+// With Regression the score becomes one in the label's own units. features are names as CSV's
+// Columns.
+func (c *CSVConfig) Unscale(features []string, weights []float64, intercept float64) float64 {
+	binary := map[string]bool{}
+	for name, texts := range c.Categories {
+		for _, text := range texts {
+			binary[name+"="+text] = true
+		}
+	}
+	label := Scaling{Unit: 1}
+	if s, ok := c.Scale[c.Label]; ok && c.Regression {
+		label = s
+	}
+	for j, name := range features {
+		s, ok := c.Scale[name]
+		if !ok {
+			s = c.Rest
+		}
+		if column, is := strings.CutSuffix(name, missingMark); binary[name] || is && c.indicates(column, features) {
+			s = Scaling{}
+		}
+		weights[j] /= cmp.Or(s.Unit, 1)
+		intercept -= weights[j] * s.Shift
+		weights[j] *= cmp.Or(label.Unit, 1)
+	}
+	return label.Shift + cmp.Or(label.Unit, 1)*intercept
+}
+
+// missingMark ends the name of a feature that is 1 where a cell is empty.
+const missingMark = " missing"
+
+// indicates says whether a column has a feature that is 1 where its cell is empty.
+func (c *CSVConfig) indicates(column string, features []string) bool {
+	f, ok := c.Missing[column]
+	if !ok && slices.Contains(features, column) { // a column of numbers
+		f = c.Missing[Others]
+	}
+	return f.indicator
 }

@@ -100,6 +100,9 @@ type CSV struct {
 	// has at most Ones of them that are 1.
 	Binary []bool
 	Ones   int
+	// Square bounds the sum of the squares of a row's features, if all cells of numbers lie in
+	// −1..1 once they are scaled. What an empty cell counts as may lie outside.
+	Square float64
 	// Blanks is the number of blank rows, and Why the error of the first of them.
 	Blanks int
 	Why    error
@@ -225,6 +228,7 @@ type csvParser struct {
 	features []string // their names
 	binary   []bool   // which features are 0 or 1; nil: none
 	ones     int
+	square   float64
 
 	finished int   // number of complete rows
 	blanks   []int // indices of blank rows
@@ -407,7 +411,7 @@ func (p *csvParser) finish() (*CSV, error) {
 			table.Blank[i] = true
 		}
 	}
-	out.Columns, out.Binary, out.Ones = p.features, p.binary, p.ones
+	out.Columns, out.Binary, out.Ones, out.Square = p.features, p.binary, p.ones, p.square+float64(p.ones)
 	if p.config.Regression {
 		return out, nil
 	}

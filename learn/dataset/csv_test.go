@@ -24,7 +24,7 @@ func parse(t testing.TB, text string, c CSVConfig) *CSV {
 func TestCSVClasses(t *testing.T) {
 	got := parse(t, "\xef\xbb\xbfa,\"kind, of\",b\r\n1,dog,-2.5e1\r\n\r\n.5,cat,+3\n\"7\",dog,0\n", CSVConfig{Label: "kind, of"})
 	want := &CSV{
-		Name: "f.csv", Columns: []string{"a", "b"}, Labels: []string{"cat", "dog"},
+		Name: "f.csv", Columns: []string{"a", "b"}, Labels: []string{"cat", "dog"}, Square: 2,
 		Table: &Table{Dim: 2, Classes: 2, X: []float32{1, -25, .5, 3, 7, 0}, Y: []int32{1, 0, 1}},
 	}
 	if !reflect.DeepEqual(got, want) {

@@ -52,7 +52,11 @@ type Run struct {
 	// Confusion counts test examples: [true class][predicted class].
 	Confusion [][]int64
 	Samples   []Sample
-	Config    []Setting
+	// Coefficients are those of a linear model of a table: a head, and a row for each column
+	// with its name first. Caption says of what they are.
+	Coefficients [][]string
+	Caption      string
+	Config       []Setting
 }
 
 // Privacy has the run's promise and the assumptions behind it.

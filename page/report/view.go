@@ -27,6 +27,8 @@ type view struct {
 	Matrix                  *matrix
 	Samples                 []sampleGroup
 	Statement               statement
+	Coefficients            [][]string
+	Caption                 string
 	Config                  []Setting
 
 	Policy template.HTMLAttr
@@ -44,6 +46,7 @@ type pair struct {
 func newView(r Run) (view, error) {
 	v := view{
 		Title: r.Title, Version: r.Version, Started: r.Started, Command: words(r.Command), Config: r.Config,
+		Coefficients: r.Coefficients, Caption: r.Caption,
 		Evaluated: r.Evaluated,
 		Summary:   summary(r), Tiles: tiles(r), Facts: facts(r),
 		Statement: newStatement(r.Privacy),

@@ -3,6 +3,7 @@ package train
 import (
 	"fmt"
 	"maps"
+	"math"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/learn/dataset"
@@ -38,23 +39,30 @@ func newBaseline(m *model.Model, t *dataset.Table, classes []string, set string)
 	return b
 }
 
-// NotBeaten returns a warning if a model's accuracy (for numbers its loss) is no better than
-// the baseline; otherwise "".
+// NotBeaten returns a warning unless a model is better than the baseline by its loss and, if
+// there are classes, by its accuracy too; otherwise "".
 func (b Baseline) NotBeaten(accuracy, loss float64) string {
 	if b.unknown() {
 		return ""
 	}
-	if better := loss < b.Loss; b.Class < 0 && better || b.Class >= 0 && accuracy > b.Accuracy { // NaN is never better
-		return ""
-	}
-	got, also := fmt.Sprintf("loss %.4f", loss), ""
-	if b.Class >= 0 {
-		got = fmt.Sprintf("accuracy %.2f %%", 100*accuracy)
-		if loss < b.Loss {
-			also = fmt.Sprintf(" (by its probabilities it is: loss %.4f, and %.4f of a constant)", loss, b.Loss)
+	if b.Class < 0 {
+		if loss < b.Loss { // NaN is never better
+			return ""
 		}
+		return fmt.Sprintf("loss %.4f is no better than the baseline: %s", loss, b.Text)
 	}
-	return fmt.Sprintf("%s is no better than the baseline: %s%s", got, b.Text, also)
+	named := accuracy > b.Accuracy
+	switch probable := loss < b.Loss; {
+	case named && (probable || math.IsNaN(b.Loss)):
+		return ""
+	case named:
+		return fmt.Sprintf("loss %.4f is no better than a constant's, %.4f: the model names more classes right (accuracy %.2f %%; baseline: %s), but its probabilities mislead",
+			loss, b.Loss, 100*accuracy, b.Text)
+	case probable:
+		return fmt.Sprintf("accuracy %.2f %% is no better than the baseline: %s (by its probabilities it is: loss %.4f, and %.4f of a constant)",
+			100*accuracy, b.Text, loss, b.Loss)
+	}
+	return fmt.Sprintf("accuracy %.2f %% is no better than the baseline: %s", 100*accuracy, b.Text)
 }
 
 // labelUnit returns the factor that turns a loss into the label's own units; 1 if the label is

@@ -71,18 +71,33 @@ func TestBaselineIsTold(t *testing.T) {
 }
 
 func TestNotBeaten(t *testing.T) {
+	known := model.Baseline{Accuracy: .625, Class: 0, Loss: math.NaN()} // a program that says no loss
 	classes, numbers := model.Baseline{Accuracy: .625, Class: 2, Loss: .9}, model.Baseline{Accuracy: math.NaN(), Class: -1, Loss: .1}
 	for _, c := range []struct {
 		base           model.Baseline
 		accuracy, loss float64
 		beaten         bool
 	}{
-		{classes, .625, .1, false}, {classes, .75, 2, true}, {classes, math.NaN(), .1, false},
+		{classes, .625, .1, false}, {classes, .75, .8, true}, {classes, .75, 2, false}, {classes, .75, .9, false}, {classes, .75, math.NaN(), false}, {known, .75, math.NaN(), true}, {classes, math.NaN(), .1, false},
 		{numbers, math.NaN(), .1, false}, {numbers, math.NaN(), math.NaN(), false}, {numbers, math.NaN(), .09, true},
 	} {
 		base := Baseline{Baseline: c.base}
 		if text := base.NotBeaten(c.accuracy, c.loss); (text == "") != c.beaten {
 			t.Errorf("accuracy %v, loss %v against %+v: %q", c.accuracy, c.loss, c.base, text)
+		}
+	}
+}
+
+// A warning says by which figure a constant is as good.
+func TestNotBeatenSaysByWhat(t *testing.T) {
+	base := Baseline{Baseline: model.Baseline{Accuracy: .5, Class: 0, Loss: .7}, Text: "TEXT"}
+	for want, figures := range map[string][2]float64{
+		"loss 0.9000 is no better than a constant's, 0.7000: the model names more classes right (accuracy 60.00 %; baseline: TEXT), but its probabilities mislead": {.6, .9},
+		"accuracy 50.00 % is no better than the baseline: TEXT (by its probabilities it is: loss 0.6000, and 0.7000 of a constant)":                                {.5, .6},
+		"accuracy 50.00 % is no better than the baseline: TEXT": {.5, .8},
+	} {
+		if got := base.NotBeaten(figures[0], figures[1]); got != want {
+			t.Errorf("%v: %q, want %q", figures, got, want)
 		}
 	}
 }

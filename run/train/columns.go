@@ -61,7 +61,7 @@ func (c DataConfig) publicNorm(file *dataset.CSV) float64 {
 	if !c.ranged(numbers) {
 		return 0
 	}
-	return math.Sqrt(float64(len(numbers) + file.Ones))
+	return math.Sqrt(file.Square)
 }
 
 // tookClasses says which classes were read off a table, if they were.

@@ -204,3 +204,37 @@ func metricsOf(t *testing.T, c Config) map[string]dp.Number {
 	}
 	return s.Numbers
 }
+
+// A row has one of a column's categories, however many there are, so the clip does not grow with
+// them, for the euclidean ball and for that of single signs.
+func TestClipCountsACategoryOnce(t *testing.T) {
+	path := shoppers(t, 60, "u0,30,oslo,1,yes")
+	for _, randomizer := range []string{"privunit", "r1"} {
+		clip := func(categories string) float64 {
+			c := bought(path)
+			c.Categories, c.Randomizer = categories, randomizer
+			r, err := Prepare(context.Background(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r.Config.Clip
+		}
+		few, many := clip("city=berlin|*"), clip("city=berlin|paris|rome|a|b|c|d|e|f|g|h|i|j|k|l|m|n|*")
+		if want := map[string]float64{"privunit": 1.7, "r1": 3.5}[randomizer]; few != many || few != want {
+			t.Errorf("%s: clip %v with two categories, %v with many, want %v", randomizer, few, many, want)
+		}
+	}
+}
+
+// What an empty cell counts as may lie outside of its column's range: the bound on rows says so.
+func TestNormCountsWhatEmptyCellsCountAs(t *testing.T) {
+	c := bought(shoppers(t, 60, "u0,30,oslo,,yes"))
+	c.Missing = "spent=125" // 4 once 0..50 is scaled to −1..1
+	r, err := Prepare(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := math.Sqrt(1 + 16 + 1); math.Abs(r.Data.norm-want) > 1e-6 {
+		t.Errorf("norm %v, want %v", r.Data.norm, want)
+	}
+}

@@ -54,26 +54,15 @@ func (c Config) readCSV(classes []string, blanks bool) (*dataset.CSV, error) {
 
 // readTable reads the file with the columns that the configuration declares.
 func (c Config) readTable(config dataset.CSVConfig) (*dataset.CSV, error) {
-	by, rest, err := parseRanges(c.Range)
+	declared, err := c.declared()
 	if err != nil {
-		return nil, inputError("range %v", err)
-	}
-	if c.Scale == centred {
-		for name, s := range by {
-			if name != c.Label {
-				by[name] = middle(s)
-			}
-		}
-		rest = middle(rest)
-	}
-	classes := config.Classes
-	config.Label, config.Scale, config.Rest = c.Label, by, rest
-	if err := c.declare(&config); err != nil {
 		return nil, err
 	}
-	config.Classes = classes
+	declared.Regression, declared.Classes = config.Regression, config.Classes
+	declared.Unlabelled, declared.Blanks = config.Unlabelled, config.Blanks
+	config = declared
 	if config.Unlabelled {
-		delete(by, c.Label)
+		delete(config.Scale, c.Label)
 	}
 	file, err := dataset.ReadCSV(c.Data, config)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -83,6 +72,24 @@ func (c Config) readTable(config dataset.CSVConfig) (*dataset.CSV, error) {
 		return nil, fmt.Errorf("train: %w%s%w", err, hint(err), ErrInput)
 	}
 	return file, nil
+}
+
+// declared returns all that the configuration declares of columns.
+func (c Config) declared() (d dataset.CSVConfig, err error) {
+	by, rest, err := parseRanges(c.Range)
+	if err != nil {
+		return d, inputError("range %v", err)
+	}
+	if c.Scale == centred {
+		for name, s := range by {
+			if name != c.Label {
+				by[name] = middle(s)
+			}
+		}
+		rest = middle(rest)
+	}
+	d = dataset.CSVConfig{Label: c.Label, Scale: by, Rest: rest, Regression: c.regression()}
+	return d, c.declare(&d)
 }
 
 // middle turns a scaling to 0..1 into one to −1..1; no scaling stays none.

@@ -31,6 +31,8 @@ type Summary struct {
 	// LabelUnit is the factor that turns a loss into the units of the column to predict; absent
 	// if that was not scaled.
 	LabelUnit float64 `json:"label_unit,omitempty"`
+	// Coefficients are those of a linear model of a table, in the columns' own units.
+	Coefficients []Coefficient `json:"coefficients,omitempty"`
 	// Warnings are problems to look at before the model is used.
 	Warnings    []string  `json:"warnings,omitempty"`
 	Epsilon     dp.Number `json:"epsilon"`
@@ -97,6 +99,7 @@ func (r *Run) Summary() (*Summary, error) {
 	if r.Config.isCSV() {
 		s.Numbers = besideBaseline(s.Numbers, e, s.Baseline)
 	}
+	s.Coefficients = r.Config.coefficients(r.Model, r.Theta(), r.Data.columns, r.Data.Classes)
 	if unit := r.Config.labelUnit(); unit != 1 {
 		s.LabelUnit = unit
 	}

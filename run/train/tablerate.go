@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/riffle-dp/riffle/learn/dataset"
 	"github.com/riffle-dp/riffle/learn/model"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 )
@@ -33,17 +34,30 @@ func (c Config) plainTable() bool { return c.isCSV() && !c.network() && !c.plann
 // kink says whether the loss has a kink.
 func (c LearningConfig) kink() bool { return c.regression() || c.Loss == model.Hinge }
 
-// rowSquare returns roughly the squared length of a row of d features between −1 and 1, with
-// a 1 for the intercept; standardised features give a few times as much.
-func rowSquare(d int) float64 { return 1 + float64(d)/3 }
+// lengths returns roughly the squared length of a row of that many features, and the sum of
+// their sizes, each with a 1 for the intercept. A number between −1 and 1 has the square 1/3 and
+// the size 1/2; standardised ones have a few times as much. Of a text column's categories just one is 1.
+func (c Config) lengths(features int) (square, size float64) {
+	var declared dataset.CSVConfig
+	if err := c.declare(&declared); err != nil {
+		declared.Categories = nil // another check reports it
+	}
+	texts := 0
+	for _, categories := range declared.Categories {
+		texts += len(categories)
+	}
+	one, numbers := float64(len(declared.Categories)), float64(features-texts)
+	return 1 + one + numbers/3, 1 + one + numbers/2
+}
 
 // tableClip returns roughly the length of the longest gradients, so that hardly one is cut. A
 // shorter clip moves the minimum, most if classes are rare.
 func (c Config) tableClip(m *model.Model) float64 {
-	clip := math.Sqrt(rowSquare(m.Inputs))
+	square, size := c.lengths(m.Inputs)
+	clip := math.Sqrt(square)
 	switch p := c.norm(); {
 	case p == 1:
-		clip = 1 + float64(m.Inputs)/2
+		clip = size
 	case math.IsInf(p, 1):
 		clip = 1
 	}
@@ -70,7 +84,8 @@ func (c Config) tableRates(mechanism randomizer.Mechanism, m *model.Model) strin
 	if c.kink() {
 		fall = kinkFall
 	}
-	curvature *= rowSquare(m.Inputs) * min(1, c.Clip/c.tableClip(m))
+	square, _ := c.lengths(m.Inputs)
+	curvature *= square * min(1, c.Clip/c.tableClip(m))
 	// With momentum μ a step acts for 1/(1 − μ) rounds; steps are stable up to 2(1 + μ) over
 	// the curvature in total.
 	first := 1 / (curvature + c.Lambda)
