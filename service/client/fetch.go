@@ -2,12 +2,9 @@ package client
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"strings"
 	"sync"
@@ -26,15 +23,22 @@ func refuseAnswer(err error) error {
 	return err
 }
 
-// fromCoordinator asks the coordinators one after the other, beginning with number at,
+// fromCoordinator gets what is at a path of the coordinators' addresses: see askCoordinators.
+func (f *Fleet) fromCoordinator(ctx context.Context, at *atomic.Int32, path string, limit int64, wait time.Duration) (a answer, err error) {
+	return f.askCoordinators(ctx, at, func(base string) (answer, error) {
+		return f.web.do(ctx, http.MethodGet, base+path, nil, "", limit, wait)
+	})
+}
+
+// askCoordinators asks the coordinators one after the other, beginning with number at,
 // until one answers; at is then that one's number. A coordinator that cannot be reached,
 // does not lead the task or does not know it yet counts as no answer.
-func (f *Fleet) fromCoordinator(ctx context.Context, at *atomic.Int32, path string, limit int64, wait time.Duration) (a answer, err error) {
+func (f *Fleet) askCoordinators(ctx context.Context, at *atomic.Int32, ask func(base string) (answer, error)) (a answer, err error) {
 	first := int(at.Load())
 	for i := range f.coordinators {
 		j := (first + i) % len(f.coordinators)
-		next, failed := f.web.do(ctx, http.MethodGet, f.coordinators[j]+path, nil, "", limit, wait)
-		if failed == nil && (next.status == http.StatusOK || next.status == http.StatusNoContent || next.status == http.StatusGone) {
+		next, failed := ask(f.coordinators[j])
+		if failed == nil && (next.status == http.StatusOK || next.status == http.StatusPartialContent || next.status == http.StatusNoContent || next.status == http.StatusGone) {
 			at.Store(int32(j))
 			return next, nil
 		}
@@ -120,31 +124,6 @@ func (f *Fleet) fetchAnnouncement(ctx context.Context, leader *atomic.Int32, tas
 		return ann, false, client.Refuse(client.CauseMessage, "%v", err)
 	}
 	return ann, true, nil
-}
-
-// fetchModel returns the model with a digest. It reads no more bytes than the model has.
-func (f *Fleet) fetchModel(ctx context.Context, digest [32]byte, dim int64) ([]float32, error) {
-	a, err := f.fromCoordinator(ctx, &f.answered, fmt.Sprintf("/v1/models/%x", digest), 4*dim, 0)
-	if err != nil {
-		if errors.Is(err, errTooLong) {
-			return nil, client.Refuse(client.CauseModel, "%v", err)
-		}
-		return nil, err
-	}
-	if a.status != http.StatusOK {
-		return nil, a.unexpected("model")
-	}
-	if int64(len(a.body)) != 4*dim {
-		return nil, client.Refuse(client.CauseModel, "%d bytes, the task's have %d", len(a.body), 4*dim)
-	}
-	if sha256.Sum256(a.body) != digest {
-		return nil, client.Refuse(client.CauseModel, "its digest is not the announced one")
-	}
-	theta := make([]float32, dim)
-	for j := range theta {
-		theta[j] = math.Float32frombits(binary.LittleEndian.Uint32(a.body[4*j:]))
-	}
-	return theta, nil
 }
 
 // enrolled caches the last enrolment that was fetched.

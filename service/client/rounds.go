@@ -20,6 +20,7 @@ type rounds struct {
 	digest [32]byte // digest of its announcement
 	model  [32]byte // digest of theta
 	theta  []float32
+	coming *download      // a model that has not come whole; nil: none
 	queue  chan announced // rounds that the clients have yet to decide on
 	work   sync.Pool      // a pool of *work
 	over   func()         // called when no more rounds are asked for
@@ -143,14 +144,17 @@ func (r *rounds) round(ctx context.Context, ann wire.Announcement) error {
 	// Fetch the model whatever each client decides later, so that the download reveals
 	// nothing.
 	if r.theta == nil || r.model != ann.ModelDigest {
+		r.theta = nil // free its memory before the next one comes
+		if r.coming == nil || r.coming.digest != ann.ModelDigest {
+			r.coming = newDownload(ann.ModelDigest, r.terms.Task.Mechanism.Dim)
+		}
 		if err := f.persist(inRound, r.terms.ID, ann.Round, func() (err error) {
-			r.theta, err = f.fetchModel(inRound, ann.ModelDigest, r.terms.Task.Mechanism.Dim)
+			r.theta, err = f.fetchModel(inRound, r.coming)
 			return err
 		}); err != nil {
-			r.theta = nil
 			return err
 		}
-		r.model = ann.ModelDigest
+		r.model, r.coming = ann.ModelDigest, nil
 	}
 	select {
 	case r.queue <- announced{ann, digest, e, r.theta, begun}:

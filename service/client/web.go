@@ -71,23 +71,34 @@ type answer struct {
 // errTooLong is wrapped if an answer is too long.
 var errTooLong = errors.New("longer than it may be")
 
+// send makes a request whose answer the caller reads and closes.
+func (w *web) send(ctx context.Context, method, url string, body []byte, head http.Header) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("client: %v", err)
+	}
+	req.Header = head
+	req.Header.Set("User-Agent", "riffle/1") // the same for all clients
+	resp, err := w.http.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("client: %w", err)
+	}
+	return resp, nil
+}
+
 func (w *web) do(ctx context.Context, method, url string, body []byte, etag string, limit int64, wait time.Duration) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime+wait)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
-	if err != nil {
-		return answer{}, fmt.Errorf("client: %v", err)
-	}
-	req.Header.Set("User-Agent", "riffle/1") // the same for all clients
+	head := http.Header{}
 	if method == http.MethodPost {
-		req.Header.Set("Content-Type", "application/octet-stream")
+		head.Set("Content-Type", "application/octet-stream")
 	}
 	if etag != "" {
-		req.Header.Set("If-None-Match", etag)
+		head.Set("If-None-Match", etag)
 	}
-	resp, err := w.http.Do(req)
+	resp, err := w.send(ctx, method, url, body, head)
 	if err != nil {
-		return answer{}, fmt.Errorf("client: %w", err)
+		return answer{}, err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
@@ -98,7 +109,7 @@ func (w *web) do(ctx context.Context, method, url string, body []byte, etag stri
 		return answer{}, fmt.Errorf("client: %w", err)
 	}
 	if int64(len(b)) > limit {
-		return answer{}, fmt.Errorf("client: %s %s: answer %w (%d bytes)", method, req.URL.Path, errTooLong, limit)
+		return answer{}, fmt.Errorf("client: %s %s: answer %w (%d bytes)", method, resp.Request.URL.Path, errTooLong, limit)
 	}
 	return answer{status: resp.StatusCode, body: b, etag: resp.Header.Get("ETag"),
 		passes: resp.Header.Get(wire.ReportKindHeader) == strconv.Itoa(int(wire.KindPassed))}, nil

@@ -171,16 +171,15 @@ func (s *Service) serveModel(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	tag := `"` + hex.EncodeToString(d[:]) + `"`
-	b := s.models.get(d)
+	b := s.announced(d)
+	if b == nil {
+		b = s.models.get(d)
+	}
 	if b == nil {
 		var err error
-		if r := s.announcing(d); r != nil {
-			b, err = s.model(q.Context(), r.id, d)
-		} else {
-			b, err = s.oldModel(q.Context(), d)
-			if b != nil {
-				defer s.old.release(d)
-			}
+		b, err = s.oldModel(q.Context(), d)
+		if b != nil {
+			defer s.old.release(d)
 		}
 		if err != nil {
 			endpoint.Refuse(w, wire.Unavailable, "the model cannot be read now")
@@ -197,20 +196,56 @@ func (s *Service) serveModel(w http.ResponseWriter, q *http.Request) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	answer(w, b)
+	w.Header().Set("Accept-Ranges", "bytes")
+	text := q.Header.Get("Range")
+	if when := q.Header.Get("If-Range"); when != "" && when != tag {
+		text = ""
+	}
+	from, to, asked := span(text, int64(len(b)))
+	switch {
+	case !asked:
+		answer(w, b)
+	case from >= to:
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes */%d", len(b)))
+		endpoint.RefuseAs(w, &endpoint.Refusal{Code: http.StatusRequestedRangeNotSatisfiable, Reason: wire.OutOfRange, Detail: "the model has no such bytes"})
+	default:
+		w.Header().Set("Content-Type", "application/octet-stream")
+		w.Header().Set("Content-Length", strconv.FormatInt(to-from, 10))
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, to-1, len(b)))
+		w.WriteHeader(http.StatusPartialContent)
+		_, _ = w.Write(b[from:to])
+	}
 }
 
-// announcing returns the runner whose open round has a model; nil if there is none.
-func (s *Service) announcing(d [32]byte) *runner {
+// span reads a Range header, bytes=FIRST-LAST or bytes=FIRST-, for a model of so many bytes: it is
+// empty if the model has none of them. Any other header is not taken for a question, as several
+// ranges at once: the answer is the whole model.
+func span(text string, size int64) (from, to int64, asked bool) {
+	first, last, ok := strings.Cut(strings.TrimPrefix(text, "bytes="), "-")
+	digits := func(text string) bool { return len(text) <= 18 && strings.Trim(text, "0123456789") == "" }
+	if !ok || !strings.HasPrefix(text, "bytes=") || first == "" || !digits(first) || !digits(last) {
+		return 0, 0, false
+	}
+	from, _ = strconv.ParseInt(first, 10, 64) // at most 18 digits
+	if last == "" {
+		return from, size, true
+	}
+	to, _ = strconv.ParseInt(last, 10, 64)
+	if to < from { // RFC 9110 has the header ignored
+		return 0, 0, false
+	}
+	return from, min(to+1, size), true
+}
+
+// announced returns the model with a digest if it is that of an open round; nil if it is not. All
+// who read it share its memory.
+func (s *Service) announced(d hash) []byte {
 	for _, r := range s.all() {
 		r.mu.Lock()
-		signed := r.announced
+		b, offered := r.model, r.offered
 		r.mu.Unlock()
-		if len(signed) < 64 {
-			continue
-		}
-		if a, err := wire.Decode[wire.Announcement](signed[64:]); err == nil && a.ModelDigest == d {
-			return r
+		if b != nil && offered == d {
+			return b
 		}
 	}
 	return nil
@@ -265,7 +300,11 @@ type sharedModel struct {
 func (l *oldModels) full() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.by) >= cached
+	size := 0
+	for _, one := range l.by {
+		size += len(one.b)
+	}
+	return len(l.by) >= cached || size >= cachedBytes
 }
 
 // share returns a model until release: the one that is shared already, or b.

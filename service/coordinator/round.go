@@ -214,11 +214,12 @@ func (r *runner) collect(ctx context.Context, a *wire.Announcement) (gone bool, 
 		return false, err
 	}
 	r.phase("collecting")
-	if err := r.offerModel(ctx); err != nil {
+	model, err := r.s.model(ctx, r.id, r.record.Model)
+	if err != nil {
 		return false, err
 	}
-	r.publish(signed, a.Round, true)
-	defer r.publish(nil, 0, true)
+	r.publish(signed, a.Round, model, true)
+	defer r.publish(nil, 0, nil, true)
 	for word == nil {
 		word, err = source.Closed(ctx, a, r.s.config.Poll)
 		if refused := batch.IsRefused(err); refused != nil {
@@ -235,12 +236,6 @@ func (r *runner) collect(ctx context.Context, a *wire.Announcement) (gone bool, 
 	next := r.record
 	next.Open = &openRound{Announcement: signed, Closed: word}
 	return false, r.save(ctx, next)
-}
-
-// offerModel reads the round's model before clients ask for it.
-func (r *runner) offerModel(ctx context.Context) error {
-	_, err := r.s.model(ctx, r.id, r.record.Model)
-	return err
 }
 
 // forget drops an announcement that the shuffler never had; the round is announced again.

@@ -196,14 +196,20 @@ func (s *Service) readModel(ctx context.Context, task [32]byte, digest hash) ([]
 	return b, nil
 }
 
-// cache holds the models that clients fetch now: those of open rounds.
+// cache holds the models that were read last. Those of open rounds are also held by their
+// runners, so that clients get them whatever else is read.
 type cache struct {
 	mu     sync.Mutex
 	names  []hash
 	models map[hash][]byte
+	bytes  int
 }
 
-const cached = 8
+// cached and cachedBytes are the most that is kept, but for a single model that is larger.
+const (
+	cached      = 8
+	cachedBytes = 64 << 20
+)
 
 func (c *cache) get(d hash) []byte {
 	c.mu.Lock()
@@ -220,9 +226,10 @@ func (c *cache) put(d hash, b []byte) {
 	if c.models[d] != nil {
 		return
 	}
-	if len(c.names) == cached {
+	for len(c.names) == cached || len(c.names) > 0 && c.bytes+len(b) > cachedBytes {
+		c.bytes -= len(c.models[c.names[0]])
 		delete(c.models, c.names[0])
 		c.names = c.names[1:]
 	}
-	c.names, c.models[d] = append(c.names, d), b
+	c.names, c.models[d], c.bytes = append(c.names, d), b, c.bytes+len(b)
 }

@@ -44,6 +44,8 @@ type runner struct {
 	mu        sync.Mutex
 	status    wire.Status
 	announced []byte // signed announcement of the round that is open to clients
+	model     []byte // that round's model; it is never changed
+	offered   hash   // digest of model
 	round     int64  // number of the announced round
 	leading   bool
 	changed   chan struct{}      // closed when announced, leading or the state changes
@@ -65,7 +67,7 @@ func (r *runner) run(ctx context.Context) error {
 	}
 	for {
 		ended, err := r.lead(ctx)
-		r.publish(nil, 0, false)
+		r.publish(nil, 0, nil, false)
 		if ended {
 			return nil
 		}
@@ -130,7 +132,7 @@ func (r *runner) lead(ctx context.Context) (ended bool, err error) {
 	if ended, err := r.claim(held, token); ended || err != nil {
 		return ended, err
 	}
-	r.publish(nil, 0, true)
+	r.publish(nil, 0, nil, true)
 	pause := config.Backoff
 	for {
 		step, cancel := context.WithCancel(held)
@@ -305,11 +307,12 @@ func (r *runner) show() {
 	})
 }
 
-// publish shows clients an announcement, or none.
-func (r *runner) publish(signed []byte, round int64, leading bool) {
+// publish shows clients an announcement and its model, or none.
+func (r *runner) publish(signed []byte, round int64, model []byte, leading bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.announced, r.round, r.leading = signed, round, leading
+	r.announced, r.round, r.model, r.leading = signed, round, model, leading
+	r.offered = r.record.Model
 	close(r.changed)
 	r.changed = make(chan struct{})
 }

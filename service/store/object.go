@@ -154,6 +154,11 @@ func (s *Store) copyObject(ctx context.Context, w io.Writer, name string) error 
 	if err != nil {
 		return s.fail("object "+name, err)
 	}
+	if b, ok := w.(*bytes.Buffer); ok {
+		if info, err := r.Info(); err == nil && info.Size < 1<<40 {
+			b.Grow(int(info.Size))
+		}
+	}
 	n, err := io.Copy(w, r)
 	err = errors.Join(err, r.Error(), r.Close())
 	if err != nil {

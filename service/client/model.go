@@ -1,0 +1,171 @@
+package client
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"math"
+	"net/http"
+	"strconv"
+
+	"github.com/riffle-dp/riffle/protocol/client"
+)
+
+// pieceBytes is the most that is asked for at a time: a larger model comes in pieces. A smaller
+// one is asked for as a whole.
+const pieceBytes = 4 << 20
+
+// download is a model as far as it was received. Its memory grows with what arrives.
+type download struct {
+	digest [32]byte // that the announcement signs
+	dim    int64
+
+	theta []float32
+	sum   hash.Hash // of what was received
+	cut   []byte    // of a value that was received in part
+}
+
+func newDownload(digest [32]byte, dim int64) *download {
+	return &download{digest: digest, dim: dim, sum: sha256.New()}
+}
+
+func (d *download) total() int64 { return 4 * d.dim }
+
+func (d *download) received() int64 { return 4*int64(len(d.theta)) + int64(len(d.cut)) }
+
+func (d *download) restart() {
+	d.theta, d.cut = nil, nil
+	d.sum.Reset()
+}
+
+// errBeyond says that a server sends more than a model has.
+var errBeyond = errors.New("more bytes than the model has")
+
+// Write takes the next bytes.
+func (d *download) Write(p []byte) (int, error) {
+	if int64(len(p)) > d.total()-d.received() {
+		return 0, errBeyond
+	}
+	n := len(p)
+	d.sum.Write(p)
+	if len(d.cut) > 0 {
+		more := min(4-len(d.cut), len(p))
+		d.cut = append(d.cut, p[:more]...)
+		p = p[more:]
+		if len(d.cut) < 4 {
+			return n, nil
+		}
+		d.grow(1)
+		d.add(d.cut)
+		d.cut = d.cut[:0]
+	}
+	d.grow(len(p) / 4)
+	for ; len(p) >= 4; p = p[4:] {
+		d.add(p)
+	}
+	d.cut = append(d.cut, p...)
+	return n, nil
+}
+
+func (d *download) add(b []byte) {
+	d.theta = append(d.theta, math.Float32frombits(binary.LittleEndian.Uint32(b)))
+}
+
+// ahead is how many times the memory may be larger than what was received.
+const ahead = 8
+
+// grow makes room for n more values, and for the whole model as soon as ahead allows it.
+func (d *download) grow(n int) {
+	need := len(d.theta) + n
+	if need <= cap(d.theta) {
+		return
+	}
+	room := max(need, 2*cap(d.theta))
+	if int64(need) >= d.dim/ahead {
+		room = int(d.dim)
+	}
+	d.theta = append(make([]float32, 0, room), d.theta...)
+}
+
+// fetchModel receives the rest of a model. After an error that is no refusal another call goes
+// on where this one ended.
+func (f *Fleet) fetchModel(ctx context.Context, d *download) ([]float32, error) {
+	path := fmt.Sprintf("/v1/models/%x", d.digest)
+	for d.received() < d.total() {
+		before := d.received()
+		a, err := f.askCoordinators(ctx, &f.answered, func(base string) (answer, error) { return f.web.piece(ctx, base+path, d) })
+		switch {
+		case errors.Is(err, errBeyond):
+			d.restart()
+			return nil, client.Refuse(client.CauseModel, "more than the %d bytes that the task's have", d.total())
+		case err != nil:
+			return nil, err
+		case a.status == http.StatusPartialContent && d.received() > before:
+		case a.status == http.StatusOK && d.received() == d.total():
+		case a.status == http.StatusOK || a.status == http.StatusPartialContent:
+			n := d.received()
+			d.restart()
+			return nil, client.Refuse(client.CauseModel, "%d bytes, the task's have %d", n, d.total())
+		default:
+			return nil, a.unexpected("model")
+		}
+	}
+	if [32]byte(d.sum.Sum(nil)) != d.digest {
+		d.restart()
+		return nil, client.Refuse(client.CauseModel, "its digest is not the announced one")
+	}
+	return d.theta, nil
+}
+
+// piece asks for the next bytes of a model, and adds to d what comes, also if the answer breaks
+// off. A server that knows no pieces answers with the whole model.
+func (w *web) piece(ctx context.Context, url string, d *download) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	head := http.Header{}
+	from, to := d.received(), min(d.received()+pieceBytes, d.total())
+	if d.total() > pieceBytes {
+		head.Set("Range", fmt.Sprintf("bytes=%d-%d", from, to-1))
+	}
+	resp, err := w.send(ctx, http.MethodGet, url, nil, head)
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	a := answer{status: resp.StatusCode}
+	switch resp.StatusCode {
+	case http.StatusOK:
+		d.restart()
+		to = d.total()
+	case http.StatusPartialContent:
+		if got, want := resp.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-%d/%d", from, to-1, d.total()); got != want {
+			return answer{}, client.Refuse(client.CauseModel, "the server sends %s of it, asked for was %s", strconv.Quote(clipped(got)), want)
+		}
+	default:
+		a.body, err = io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
+		if err != nil {
+			return answer{}, fmt.Errorf("client: %w", err)
+		}
+		return a, nil
+	}
+	rest := to - d.received()
+	n, err := io.Copy(d, io.LimitReader(resp.Body, rest+1))
+	switch {
+	case errors.Is(err, errBeyond) || n > rest:
+		return answer{}, errBeyond
+	case err != nil:
+		return answer{}, fmt.Errorf("client: %w", err)
+	}
+	return a, nil
+}
+
+func clipped(text string) string {
+	if len(text) > 60 {
+		return text[:60] + "…"
+	}
+	return text
+}
