@@ -40,7 +40,7 @@ func Unmarshal(b []byte) (File, error) {
 	at := 0
 	for i := range f.Tensors {
 		if ends[i] > len(data) {
-			return File{}, fmt.Errorf("safetensors: tensor %q: offsets [%d, %d] outside the %d bytes of data", f.Tensors[i].Name, at, ends[i], len(data))
+			return File{}, fmt.Errorf("safetensors: tensor %.80q: offsets [%d, %d] outside the %d bytes of data", f.Tensors[i].Name, at, ends[i], len(data))
 		}
 		f.Tensors[i].Data = data[at:ends[i]:ends[i]]
 		at = ends[i]
@@ -121,21 +121,21 @@ func order(f *File, spans []span) (ends []int, err error) {
 	for _, s := range spans {
 		t := f.Tensors[s.tensor]
 		if s.begin < 0 || s.end < s.begin {
-			return nil, fmt.Errorf("tensor %q: offsets [%d, %d] outside the data", t.Name, s.begin, s.end)
+			return nil, fmt.Errorf("tensor %.80q: offsets [%d, %d] outside the data", t.Name, s.begin, s.end)
 		}
 		if s.begin < at {
-			return nil, fmt.Errorf("tensor %q: offset %d overlaps the tensor before it, which ends at %d", t.Name, s.begin, at)
+			return nil, fmt.Errorf("tensor %.80q: offset %d overlaps the tensor before it, which ends at %d", t.Name, s.begin, at)
 		}
 		if s.begin > at {
-			return nil, fmt.Errorf("tensor %q: hole between bytes %d and %d", t.Name, at, s.begin)
+			return nil, fmt.Errorf("tensor %.80q: hole between bytes %d and %d", t.Name, at, s.begin)
 		}
 		want, err := byteLen(t.DType, t.Shape)
 		if err != nil {
-			return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
+			return nil, fmt.Errorf("tensor %.80q: %w", t.Name, err)
 		}
 		if s.end-s.begin != want {
-			return nil, fmt.Errorf("tensor %q: offsets [%d, %d] hold %d bytes, want %d for %s %v",
-				t.Name, s.begin, s.end, s.end-s.begin, want, t.DType, t.Shape)
+			return nil, fmt.Errorf("tensor %.80q: offsets [%d, %d] hold %d bytes, want %d for %s %s",
+				t.Name, s.begin, s.end, s.end-s.begin, want, t.DType, shown(t.Shape))
 		}
 		ordered = append(ordered, t)
 		ends = append(ends, s.end)
@@ -167,7 +167,7 @@ func parseHeader(header []byte) (File, []span, error) {
 		}
 		t, s, err := h.tensor(name)
 		if err != nil {
-			return fmt.Errorf("tensor %q: %w", name, err)
+			return fmt.Errorf("tensor %.80q: %w", name, err)
 		}
 		s.tensor = len(f.Tensors)
 		f.Tensors = append(f.Tensors, t)
@@ -201,7 +201,7 @@ func (h headerReader) tensor(name string) (Tensor, span, error) {
 		case "data_offsets":
 			offsets, err = h.integers()
 		default:
-			err = fmt.Errorf("unknown field %q", field)
+			err = fmt.Errorf("unknown field %.80q", field)
 		}
 		return err
 	})
@@ -231,7 +231,7 @@ func (h headerReader) object(field func(key string) error) error {
 			return err
 		}
 		if seen[key] {
-			return fmt.Errorf("%q occurs twice", key)
+			return fmt.Errorf("%.80q occurs twice", key)
 		}
 		seen[key] = true
 		if err := field(key); err != nil {
@@ -254,11 +254,11 @@ func (h headerReader) integers() ([]int, error) {
 		}
 		num, ok := tok.(json.Number)
 		if !ok {
-			return nil, fmt.Errorf("%v in an array of integers", tok)
+			return nil, fmt.Errorf("%s in an array of integers", shown(tok))
 		}
 		v, err := strconv.ParseUint(num.String(), 10, strconv.IntSize-1)
 		if err != nil {
-			return nil, fmt.Errorf("%s must be a plain integer from 0 to %d", num, uint64(1)<<(strconv.IntSize-1)-1)
+			return nil, fmt.Errorf("%.80s must be a plain integer from 0 to %d", num, uint64(1)<<(strconv.IntSize-1)-1)
 		}
 		out = append(out, int(v))
 	}
@@ -272,7 +272,7 @@ func (h headerReader) text() (string, error) {
 	}
 	s, ok := tok.(string)
 	if !ok {
-		return "", fmt.Errorf("%v where a string is expected", tok)
+		return "", fmt.Errorf("%s where a string is expected", shown(tok))
 	}
 	return s, nil
 }
@@ -283,7 +283,7 @@ func (h headerReader) delim(want json.Delim) error {
 		return err
 	}
 	if tok != want {
-		return fmt.Errorf("%v where %v is expected", tok, want)
+		return fmt.Errorf("%s where %v is expected", shown(tok), want)
 	}
 	return nil
 }
@@ -294,4 +294,16 @@ func (h headerReader) token() (json.Token, error) {
 		return nil, io.ErrUnexpectedEOF
 	}
 	return tok, err
+}
+
+// shown returns what a header says for an error: texts in quotes, and nothing long.
+func shown(x any) string {
+	text := fmt.Sprint(x)
+	if quoted, ok := x.(string); ok {
+		text = fmt.Sprintf("%.80q", quoted)
+	}
+	if len([]rune(text)) > 90 {
+		text = string([]rune(text)[:90]) + "…"
+	}
+	return text
 }

@@ -80,14 +80,14 @@ func (f *File) Find(name string) (Tensor, bool) {
 func byteLen(d dType, shape []int) (int, error) {
 	n := d.size()
 	if n == 0 {
-		return 0, fmt.Errorf("unknown dtype %q", string(d))
+		return 0, fmt.Errorf("unknown dtype %.80q", string(d))
 	}
 	for _, s := range shape {
 		if s < 0 {
-			return 0, fmt.Errorf("dimension %d in shape %v must be at least 0", s, shape)
+			return 0, fmt.Errorf("dimension %d in shape %s must be at least 0", s, shown(shape))
 		}
 		if s > 0 && n > math.MaxInt/s {
-			return 0, fmt.Errorf("shape %v of %s overflows", shape, d)
+			return 0, fmt.Errorf("shape %s of %s overflows", shown(shape), d)
 		}
 		n *= s
 	}

@@ -193,6 +193,27 @@ func TestUnmarshalRefuses(t *testing.T) {
 	}
 }
 
+// What a file of a stranger says is quoted in errors, and not at length.
+func TestErrorsAreShortAndPlain(t *testing.T) {
+	long := strings.Repeat(`\u001b[2J`, 100_000)
+	for _, header := range []string{
+		`{"` + long + `":{"dtype":"U8","shape":[2],"data_offsets":[0,3]}}`,
+		`{"` + long + `":1,"` + long + `":1}`,
+		`{"w":"` + long + `"}`,
+		`{"w":{"dtype":"` + long + `","shape":[],"data_offsets":[0,0]}}`,
+		`{"w":{"dtype":"U8","shape":["` + long + `"],"data_offsets":[0,0]}}`,
+		`{"w":{"` + long + `":1}}`,
+		`{"w":{"dtype":"U8","shape":[` + strings.Repeat("9", 1_000_000) + `],"data_offsets":[0,0]}}`,
+		`{"w":{"dtype":"U8","shape":[1` + strings.Repeat(",1", 500_000) + `],"data_offsets":[0,0]}}`,
+		`{"w":{"dtype":"U8","shape":[9` + strings.Repeat(",9", 500_000) + `],"data_offsets":[0,0]}}`,
+	} {
+		_, err := Unmarshal(file(header))
+		if err == nil || len(err.Error()) > 700 || strings.ContainsRune(err.Error(), '\x1b') {
+			t.Errorf("%.60s: error of %d bytes: %.800q", header, len(err.Error()), err)
+		}
+	}
+}
+
 func TestMarshalRefuses(t *testing.T) {
 	ok := byteTensor("x", []int{1}, []byte{1})
 	for want, f := range map[string]File{
