@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
@@ -108,7 +109,7 @@ func (r Reply) Document() Document {
 		out.Gap = &gap
 	}
 	if q.Messages > 1 {
-		out.Local = float64(q.Messages) * q.Eps0
+		out.Local = timesUp(q.Eps0, q.Messages)
 	}
 	if q.isSum() {
 		out.Query.DocumentSum = NewDocumentSum(q.Sum)
@@ -122,6 +123,15 @@ func (r Reply) Document() Document {
 		out.Bounds = append(out.Bounds, documentBound(l.Bound, l.Applies))
 	}
 	return out
+}
+
+// timesUp returns x·m, rounded up.
+func timesUp(x float64, m int64) float64 {
+	product := x * float64(m)
+	if math.FMA(x, float64(m), -product) > 0 {
+		return math.Nextafter(product, math.Inf(1))
+	}
+	return product
 }
 
 func documentBound(b dp.Bound, applies bool) DocumentBound {

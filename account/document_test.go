@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"math"
+	"math/big"
 	"strings"
 	"testing"
 
@@ -125,5 +126,30 @@ func TestNumbersInDocuments(t *testing.T) {
 	var back DocumentBound
 	if err := json.Unmarshal(text, &back); err != nil || !math.IsInf(float64(*back.Eps), 1) {
 		t.Errorf("%+v %v", back, err)
+	}
+}
+
+// What the messages of a client promise together is never below the product.
+func TestLocalRoundsUp(t *testing.T) {
+	up := 0
+	for m := int64(2); m <= 64; m++ {
+		for i := range 200 {
+			q := Query{Messages: m, Eps0: .01 * float64(i+1)}
+			exact := new(big.Float).SetPrec(200).Mul(big.NewFloat(q.Eps0), new(big.Float).SetInt64(m))
+			local := (Reply{Query: q}).Document().Local
+			if exact.Cmp(big.NewFloat(local)) > 0 {
+				t.Fatalf("%d messages of eps0 = %v promise %v", m, q.Eps0, local)
+			}
+			nearest, _ := exact.Float64()
+			if local > nearest {
+				up++
+			}
+			if local > math.Nextafter(nearest, math.Inf(1)) {
+				t.Fatalf("%d messages of eps0 = %v promise %v, too much", m, q.Eps0, local)
+			}
+		}
+	}
+	if up == 0 {
+		t.Error("nothing was ever rounded up: the test is blind")
 	}
 }

@@ -304,7 +304,7 @@ func printReply(w io.Writer, r account.Reply, more reportFacts) error {
 		p.line("epsilon >= %s if all others hold one orthogonal input   (%s, %s%s)", roundDown(l.Eps), l.Method, l.Status, gap(r, l))
 	}
 	if q := r.Query; q.Messages > 1 {
-		p.line("a client's %d messages of a round promise epsilon <= %s together without the shuffle", q.Messages, roundUp(float64(q.Messages)*q.Eps0))
+		p.line("a client's %d messages of a round promise epsilon <= %s together without the shuffle", q.Messages, roundUp(r.Document().Local))
 	}
 	if text := describeEncodings(more.Encodings, r.Query.AskDelta); text != "" {
 		p.line("%s", text)

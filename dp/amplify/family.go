@@ -44,8 +44,8 @@ type Family struct {
 	eps0 float64
 	rate float64 // rate of clones
 	// These belong to a pair of three parts; see threePart.
-	kappa, pair, single, victim, beside, other float64
-	rising                                     *risingLaw // of reports whose density rises with a score
+	kappa, pair, single, victim, beside, other, useless float64
+	rising                                              *risingLaw // of reports whose density rises with a score
 }
 
 type familyKind int
@@ -89,7 +89,7 @@ func KRR(eps0 float64, symbols int) (Family, error) {
 	all := 1 + (more+1)*s // (E+K−1)/E
 	return Family{kind: threePartKind, eps0: eps0,
 		kappa: 2 * s / (1 + s), pair: 2 * s / all, single: (-math.Expm1(-eps0) + more*s) / all,
-		victim: (1 + s) / all, beside: more * s / all, other: more * s / all}, nil
+		victim: (1 + s) / all, beside: more * s / all, other: more * s / all, useless: -math.Expm1(-eps0) / all}, nil
 }
 
 // KnownTV is the family of every eps0-LDP randomizer for which the laws of any two inputs
@@ -114,7 +114,7 @@ func KnownTV(eps0, a float64) (Family, error) {
 	}
 	return Family{kind: threePartKind, eps0: eps0,
 		kappa: 2 / (1 + math.Exp(-eps0)), pair: 2 * a, single: math.Expm1(eps0)/(e+1) + 2*(1/(e+1)-a),
-		victim: victim, beside: beside, other: beside / e}, nil
+		victim: victim, beside: beside, other: beside / e, useless: -math.Expm1(-eps0) * (1 - a)}, nil
 }
 
 // Laplace is the family of Laplace noise of scale 2C/ε₀ on every coordinate of vectors of the

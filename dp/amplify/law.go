@@ -70,10 +70,10 @@ func (a *axis) split(mass []float64, u, w float64) {
 
 // law returns the one-sided masses of U for m reports: those of the counts a > m/2, where a ~
 // Bin(m, ½).
-func (a *axis) law(m int64) []float64 { return a.scaled(m, 1) }
+func (a *axis) law(m int64) []float64 { return a.scaled(m, 1, 0) }
 
-// scaled returns the law of shrink·U, 0 < shrink ≤ 1.
-func (a *axis) scaled(m int64, shrink float64) []float64 {
+// scaled returns the law of shrink·U, 0 < shrink ≤ 1. less is 1 − shrink, with its own digits.
+func (a *axis) scaled(m int64, shrink, less float64) []float64 {
 	mass := make([]float64, len(a.u))
 	if m > 1<<26 {
 		a.cells(mass, m, shrink)
@@ -90,7 +90,13 @@ func (a *axis) scaled(m int64, shrink float64) []float64 {
 			mass[i+1] += up
 			return
 		}
-		a.split(mass, float64(2*first-m)/float64(m)*shrink, w)
+		d := float64(2*first - m)
+		if less == 0 {
+			a.split(mass, d/float64(m), w)
+			return
+		}
+		under := float64(2*(m-first)) + less*d
+		a.splitAbove(mass, d/float64(m)*shrink, under/float64(m)*(1-roundingOfU), w)
 	})
 	for first := end + 1; first <= m; {
 		// All mass from the count first on goes to the node after it. Counts further out are

@@ -20,10 +20,12 @@ type threePart struct {
 	kappa          float64
 	pair, single   float64 // 2a, and the probability 1 − 2a of any other symbol
 	victim, beside float64 // a(E+1) and w
-	third          float64 // (w/c)/(1 − 2a)
+	third, useless float64 // (w/c)/(1 − 2a), and 1 less it with its own digits
 	width          int64   // width of blocks of n′
 	rows           map[rowKey]row
-	scales         []float64 // falling values of ρ that are distinguished
+	// scales are the falling values of ρ that are distinguished, and lacks 1 less them, with
+	// their own digits: near ρ = 1 the loss depends on 1 − ρ.
+	scales, lacks []float64
 }
 
 type rowKey struct {
@@ -51,7 +53,7 @@ func sparse(law []float64) row {
 // that blocks may cause.
 func newThreePart(f Family, k int64, err float64) *threePart {
 	t := &threePart{kappa: f.kappa, pair: f.pair, single: f.single, victim: f.victim, beside: f.beside,
-		third: math.Min(1, f.other/f.single), rows: map[rowKey]row{}}
+		third: math.Min(1, f.other/f.single), useless: math.Min(1, f.useless/f.single), rows: map[rowKey]row{}}
 	n := float64(k-1)*f.pair + f.victim
 	crowd := math.Max(1, n) + f.kappa*(float64(k-1)*f.other+f.beside)
 	step := wideStep
@@ -61,9 +63,15 @@ func newThreePart(f Family, k int64, err float64) *threePart {
 	// The steps are equal relative steps of the loss; near ρ = 1 these are small steps of ρ.
 	at := func(loss float64) float64 { return math.Min(1, math.Tanh(loss/2)/math.Tanh(f.eps0/2)) }
 	for x := 0.; x == 0 || t.scales[len(t.scales)-1] > 1e-18; x++ {
-		t.scales = append(t.scales, at(f.eps0*math.Exp(-step*x)))
+		loss := f.eps0 * math.Exp(-step*x)
+		scale := at(loss)
+		lack := 1 - scale
+		if scale > .5 { // tanh a − tanh b = sinh(a − b)/(cosh a·cosh b)
+			lack = math.Sinh(-math.Expm1(-step*x)*f.eps0/2) / (math.Sinh(f.eps0/2) * math.Cosh(loss/2))
+			scale = 1 - lack
+		}
+		t.scales, t.lacks = append(t.scales, scale), append(t.lacks, lack)
 	}
-	t.scales[0] = 1
 	t.outcomes = outcomes{f.eps0, newAxis(crowd*crowd/math.Max(1, n), wideDeviations)}
 	if crowd < 1e4 {
 		t.axis.refine(func(u float64) float64 { return t.loss(u, 1) }, at)
@@ -112,15 +120,26 @@ func (t *threePart) given(k int64) []float64 {
 	for n, key := range weights.keys {
 		r, ok := t.rows[key]
 		if !ok {
-			r = sparse(t.axis.scaled(key.m, t.scales[key.scale]))
+			r = sparse(t.axis.scaled(key.m, t.scales[key.scale], t.lacks[key.scale]))
 			t.rows[key] = r
 		}
-		w := weights.mass[n]
+		w := weights.mass[n] * (1 + 1e-11)
 		for i, node := range r.node {
 			mass[node] += w * r.mass[i]
 		}
 	}
 	return mass
+}
+
+// part is a value of ρ, and 1 less it with its own digits.
+type part struct{ whole, less float64 }
+
+// reaches says whether a node is at least r.
+func (t *threePart) reaches(node int, r part) bool {
+	if r.less < .5 {
+		return t.lacks[node] <= r.less
+	}
+	return t.scales[node] >= r.whole
 }
 
 // tallied sums masses by row, in order of appearance.
@@ -149,9 +168,9 @@ func (t *threePart) sizes(weights *tallied, weight float64, first, last, others,
 	}
 	// Sizes are whole blocks, so that several k share rows.
 	m := max(1, first/t.width*t.width)
-	rho := func(j float64) float64 {
-		n := float64(last)
-		return n / (n + t.kappa*(j+float64(extra)))
+	rho := func(j float64) part {
+		n, beside := float64(last), t.kappa*(j+float64(extra))
+		return part{n / (n + beside), beside / (n + beside)}
 	}
 	// hi and lo collect the mass on the node with index at and on the next one. As j comes in
 	// order, they are flushed when ρ leaves these two nodes.
@@ -162,12 +181,12 @@ func (t *threePart) sizes(weights *tallied, weight float64, first, last, others,
 			weights.add(rowKey{m, at + 1}, weight*lo)
 		}
 	}
-	put := func(r, w float64) {
+	put := func(r part, w float64) {
 		i := max(at, 0)
-		for i > 0 && t.scales[i] < r {
+		for i > 0 && !t.reaches(i, r) {
 			i--
 		}
-		for i+2 < len(t.scales) && t.scales[i+1] >= r {
+		for i+2 < len(t.scales) && t.reaches(i+1, r) {
 			i++
 		}
 		if i != at {
@@ -175,7 +194,11 @@ func (t *threePart) sizes(weights *tallied, weight float64, first, last, others,
 			at, hi, lo = i, 0, 0
 		}
 		// Split the mass between the two nodes so that the mean is kept.
-		share := math.Min(1, math.Max(0, (r-t.scales[i+1])/(t.scales[i]-t.scales[i+1]))+1e-12)
+		share := (r.whole - t.scales[i+1]) / (t.scales[i] - t.scales[i+1])
+		if r.less < .5 {
+			share = (t.lacks[i+1] - r.less) / (t.lacks[i+1] - t.lacks[i])
+		}
+		share = math.Min(1, math.Max(0, share)+1e-12)
 		hi += w * share
 		lo += w * (1 - share)
 	}
@@ -189,8 +212,8 @@ func (t *threePart) sizes(weights *tallied, weight float64, first, last, others,
 
 // thirds covers j ~ Bin(n, third) by values of ρ, which is convex and falling in j. If j has
 // many values, the law of ρ in a block is replaced by one on its two ends.
-func (t *threePart) thirds(n, base int64, rho func(float64) float64, put func(r, w float64)) {
-	p, q := t.third, 1-t.third
+func (t *threePart) thirds(n, base int64, rho func(float64) part, put func(r part, w float64)) {
+	p, q := t.third, t.useless
 	lo, hi := tail.Window(n, p, q, 1e-17, 1e-17)
 	mean := float64(n) * p
 	if hi-lo <= 1024 {
