@@ -50,8 +50,12 @@ func describe(name string, im *dataset.Images) dataPart {
 	return p
 }
 
+// declarations are what riffle data info takes of a table's columns.
+var declarations = [3]string{"categories", "missing", "drop"}
+
 func newDataInfo() *cobra.Command {
 	var data, label string
+	var declared [3]string
 	var regression, ranges, asJSON bool
 	cmd := &cobra.Command{
 		Use: "info", Short: "Print a data set's shape and its classes",
@@ -64,16 +68,22 @@ in a file; the ranges for riffle train must be public, known without looking.`,
 				if label == "" {
 					return usage("label is required with a .csv file: the column to predict")
 				}
-				file, err := dataset.ReadCSV(data, dataset.CSVConfig{Label: label, Regression: regression})
+				columns := dataset.CSVConfig{Label: label, Regression: regression}
+				for i, what := range declarations {
+					if err := columns.Declare(what, declared[i]); err != nil {
+						return usage("--%s: %w", what, err)
+					}
+				}
+				file, err := dataset.ReadCSV(data, columns)
 				if errors.Is(err, fs.ErrNotExist) {
 					return usage("data %s: no such file", data)
 				}
 				if err != nil {
-					return usageError(err)
+					return usageError(fmt.Errorf("%w%s", err, train.Hint(err)))
 				}
 				return tableInfo(cmd.OutOrStdout(), data, label, file, ranges, asJSON)
 			}
-			for _, name := range []string{"label", "regression", "ranges"} {
+			for _, name := range append([]string{"label", "regression", "ranges"}, declarations[:]...) {
 				if cmd.Flags().Changed(name) {
 					return usage("--%s goes with a .csv file, not with --data %s", name, data)
 				}
@@ -102,6 +112,11 @@ in a file; the ranges for riffle train must be public, known without looking.`,
 	}
 	cmd.Flags().StringVar(&data, "data", "mnist", "mnist, a folder of IDX or CIFAR-10 files, or a .csv file")
 	cmd.Flags().StringVar(&label, "label", "", "column of a .csv file to predict")
+	var rows setting.Table
+	for i, what := range declarations {
+		rows = append(rows, setting.Field{Name: what, Into: &declared[i], Check: checkOf(what), Help: rowOf(what).Help})
+	}
+	bind(cmd, rows)
 	cmd.Flags().BoolVar(&regression, "regression", false, "the column to predict holds numbers, not classes")
 	cmd.Flags().BoolVar(&ranges, "ranges", false, "also print the least and greatest value of each column of a .csv file")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

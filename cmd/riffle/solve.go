@@ -5,21 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/learn/dataset"
+	"github.com/riffle-dp/riffle/internal/durable"
+	"github.com/riffle-dp/riffle/learn/model"
 	"github.com/riffle-dp/riffle/run/setting"
 	"github.com/riffle-dp/riffle/run/solve"
+	"github.com/riffle-dp/riffle/run/train"
 )
 
 // solveFlags are the flags of riffle solve.
 type solveFlags struct {
 	config solve.Config
-	ranges string
+	table  train.DataConfig // what is declared of columns
+	out    string
 	show   output
 }
 
@@ -47,7 +51,11 @@ losses and the optimum are computed from the rows themselves, for the experiment
 	bind(cmd, setting.Table{
 		{Name: "data", Into: &c.Data, File: true, Help: "CSV file; every row is a client"},
 		{Name: "label", Into: &c.Label, Help: "column of the CSV file to predict"},
-		{Name: "range", Into: &s.ranges, Help: "public ranges that CSV columns are scaled from, to 0..1, as age=0..120,*=0..10"},
+		{Name: "range", Into: &s.table.Range, Help: "public ranges that CSV columns are scaled from, to 0..1, as age=0..120,*=0..10"},
+		{Name: "categories", Into: &s.table.Categories, Check: checkOf("categories"), Help: rowOf("categories").Help},
+		{Name: "missing", Into: &s.table.Missing, Check: checkOf("missing"), Help: rowOf("missing").Help},
+		{Name: "drop", Into: &s.table.Drop, Check: checkOf("drop"), Help: rowOf("drop").Help},
+		{Name: "classes", Into: &s.table.Classes, Check: checkOf("classes"), Help: rowOf("classes").Help},
 		{Name: "synthetic", Into: &c.Synthetic, Default: "logistic", Values: laws(), Check: others, Help: "law of synthetic rows: %s"},
 		{Name: "n", Into: &c.N, Default: "1e5", Help: "clients of a synthetic problem (1e6 notation is fine)"},
 		{Name: "dim", Into: &c.Dim, Default: "50", Help: "features of a synthetic problem"},
@@ -64,6 +72,7 @@ losses and the optimum are computed from the rows themselves, for the experiment
 		{Name: "workers", Into: &c.Workers, Range: "[1, inf)", Help: "worker goroutines (default: one per CPU); results do not depend on it"},
 	})
 	fs.Uint64Var(&c.Seed, "seed", 1, "seed of data and noise; equal seeds give equal results")
+	fs.StringVar(&s.out, "out", "", "write the model to this new file, for riffle predict and eval; with --data")
 	fs.BoolVar(&s.show.json, "json", false, "print the result as one JSON document")
 	fs.BoolVar(&s.show.quiet, "quiet", false, "print nothing but the result and errors")
 	fs.SortFlags = false
@@ -92,13 +101,16 @@ type solveDocument struct {
 	Gap       float64   `json:"optimum_gap"`
 	Seed      uint64    `json:"seed"`
 	Theta     []float64 `json:"theta"`
+	// Coefficients are those of a CSV file's columns, in their own units.
+	Coefficients []train.Coefficient `json:"coefficients,omitempty"`
+	Model        string              `json:"model,omitempty"` // the file that was written
 }
 
 // configure checks flags against each other and fills in the configuration.
 func (s *solveFlags) configure(cmd *cobra.Command) error {
 	given := cmd.Flags().Changed
 	c := &s.config
-	source, foreign := "--synthetic", []string{"label", "range"}
+	source, foreign := "--synthetic", []string{"label", "range", "categories", "missing", "drop", "classes", "out"}
 	if given("data") {
 		source, foreign = "--data", []string{"synthetic", "n", "dim", "rows"}
 	}
@@ -117,11 +129,20 @@ func (s *solveFlags) configure(cmd *cobra.Command) error {
 			}
 		}
 	}
-	columns := dataset.CSVConfig{Scale: map[string]dataset.Scaling{}}
-	if err := columns.Declare("range", s.ranges); err != nil {
-		return usage("--range: %w", err)
+	t := s.table
+	for what, text := range map[string]string{"range": t.Range, "categories": t.Categories, "missing": t.Missing, "drop": t.Drop, "classes": t.Classes} {
+		if err := c.Columns.Declare(what, text); err != nil {
+			return usage("--%s: %w", what, err)
+		}
 	}
-	c.Scale, c.Rest = columns.Scale, columns.Rest
+	if loss, err := model.ParseLoss(c.Loss); err == nil && !loss.Binary && t.Classes != "" {
+		return usage("--classes goes with classes, and loss %s predicts numbers", c.Loss)
+	}
+	if s.out != "" {
+		if _, err := os.Lstat(s.out); err == nil {
+			return usage("--out %s exists", s.out)
+		}
+	}
 	if c.Workers == 0 {
 		c.Workers = runtime.GOMAXPROCS(0)
 	}
@@ -135,7 +156,7 @@ func (s *solveFlags) run(cmd *cobra.Command) error {
 	begin := time.Now()
 	task, err := solve.Prepare(cmd.Context(), s.config)
 	if err != nil {
-		return usageError(err) // a budget's refusal keeps its own exit code
+		return usageError(fmt.Errorf("%w%s", err, train.Hint(err))) // a budget's refusal keeps its own exit code
 	}
 	stderr, c := cmd.ErrOrStderr(), task.Config
 	s.show.note(stderr, "%s, %s, %s loss, %s: %s of at least %d, trust %s",
@@ -161,6 +182,15 @@ func (s *solveFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	if s.out != "" {
+		raw, err := train.SolvedFile(task, r, s.table)
+		if err != nil {
+			return err
+		}
+		if err := durable.WriteFile(s.out, raw); err != nil {
+			return err
+		}
+	}
 	return s.print(cmd.OutOrStdout(), task, r, time.Since(begin).Seconds())
 }
 
@@ -169,13 +199,15 @@ func (s *solveFlags) print(w io.Writer, task *solve.Setup, r solve.Result, secon
 	if s.show.json {
 		return printJSON(w, solveDocument{
 			r.Excess, r.Loss, r.Optimum, dp.Number(task.Epsilon), task.Delta, task.Rounds, task.Batch, c.Optimizer, seconds,
-			c.Trust, c.Loss, c.N, task.Params, c.Clip, c.Lambda, c.Radius, dp.Number(task.Bound), r.Gap, c.Seed, r.Theta,
+			c.Trust, c.Loss, c.N, task.Params, c.Clip, c.Lambda, c.Radius, dp.Number(task.Bound), r.Gap, c.Seed, r.Theta, train.SolvedCoefficients(task, r), s.out,
 		})
 	}
 	p := printer{w: w}
 	p.row("excess loss", "%.6f", r.Excess)
 	p.row("loss", "%.6f", r.Loss)
 	p.row("optimum", "%.6f, known to %.1g", r.Optimum, r.Gap)
+	of := train.Config{DataConfig: train.DataConfig{Label: c.Label}, LearningConfig: train.LearningConfig{Loss: c.Loss}}
+	p.coefficients(train.SolvedCoefficients(task, r), of)
 	if !c.Trust.Is(dp.Protecting) {
 		p.row("epsilon", "infinite: no privacy (--trust none)")
 	} else {
@@ -183,5 +215,8 @@ func (s *solveFlags) print(w io.Writer, task *solve.Setup, r solve.Result, secon
 	}
 	p.row("optimizer", "%s, %d rounds of at least %d clients", c.Optimizer, task.Rounds, task.Batch)
 	p.row("time", "%s", fmt.Sprintf("%.1f s", seconds))
+	if s.out != "" {
+		p.row("model", "%s", s.out)
+	}
 	return p.err
 }

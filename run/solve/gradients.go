@@ -28,7 +28,7 @@ type worker struct {
 func (t *Setup) newGradients() (*gradients, error) {
 	g := &gradients{task: t, theta: make([]float32, t.Params), out: make([]float64, t.Params)}
 	for _, s := range t.Plan.Stages {
-		m, err := t.linear.Smoothed(s.Smoothing)
+		m, err := t.Model.Smoothed(s.Smoothing)
 		if err != nil {
 			return nil, err
 		}

@@ -26,6 +26,8 @@ type population struct {
 	clients   int64
 	row       func(place int64) int // row of the client at that place of the order
 	intercept bool
+	features  []string // of a CSV file
+	classes   []string
 	// norm is a public bound on the ℓ2 norm of a row's features; 0 if there is
 	// none.
 	norm float64
@@ -73,7 +75,9 @@ func readPopulation(c Config, loss model.Loss) (*population, error) {
 	if c.Label == "" {
 		return nil, fmt.Errorf("solve: data %s needs label, the column to predict", c.Data)
 	}
-	file, err := dataset.ReadCSV(c.Data, dataset.CSVConfig{Label: c.Label, Regression: !loss.Binary, Scale: c.Scale, Rest: c.Rest})
+	columns := c.Columns
+	columns.Label, columns.Regression = c.Label, !loss.Binary
+	file, err := dataset.ReadCSV(c.Data, columns)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("solve: data %s: no such file", c.Data)
 	}
@@ -86,15 +90,16 @@ func readPopulation(c Config, loss model.Loss) (*population, error) {
 	if file.Table.Dim >= maxDim {
 		return nil, fmt.Errorf("solve: data %s: %d columns besides label must be below %d", c.Data, file.Table.Dim, maxDim)
 	}
-	p := &population{rows: file.Table, clients: int64(file.Table.Len()), intercept: true}
+	p := &population{rows: file.Table, clients: int64(file.Table.Len()), intercept: true, features: file.Columns, classes: file.Labels}
 	ranged := true
-	for _, column := range file.Columns {
-		if _, ok := c.Scale[column]; !ok && c.Rest == (dataset.Scaling{}) {
+	for j, column := range file.Columns {
+		number := file.Binary == nil || !file.Binary[j]
+		if _, ok := columns.Scale[column]; number && !ok && columns.Rest == (dataset.Scaling{}) {
 			ranged = false
 		}
 	}
 	if ranged {
-		p.norm = math.Sqrt(float64(file.Table.Dim))
+		p.norm = math.Sqrt(file.Square)
 	}
 	// A file may be sorted; batches must not be.
 	order := make([]int, p.clients)

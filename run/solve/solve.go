@@ -26,11 +26,10 @@ import (
 // solve do.
 type Config struct {
 	// Data is a CSV file, whose rows are the clients and the population. Label is the column
-	// to predict. Scale and Rest are the public ranges of columns (dataset.CSVConfig), each
-	// scaled to 0..1.
+	// to predict. Columns holds what is declared public of the columns; it gets its Label and
+	// whether targets are numbers from the other fields.
 	Data, Label string
-	Scale       map[string]dataset.Scaling
-	Rest        dataset.Scaling
+	Columns     dataset.CSVConfig
 
 	// Synthetic is the law of the rows if there is no Data: logistic, hinge or absolute. Each
 	// of N clients holds one of Rows rows of Dim features, drawn with replacement. Rows 0
@@ -103,9 +102,12 @@ type Setup struct {
 	// population's loss, because clients report more than once in rounds that are drawn anew.
 	Bound  float64
 	Params int // number of parameters
+	// Model is the model without ridge, which the server adds. Features names its inputs if the
+	// rows are a CSV file's, and Classes the classes, if there are some.
+	Model             *model.Model
+	Features, Classes []string
 
 	people     *population
-	linear     *model.Model // without ridge, which the server adds
 	protection protection
 	coins      *checkIn // nil unless clients check in by them
 }
@@ -154,15 +156,16 @@ func Prepare(ctx context.Context, c Config) (*Setup, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Setup{people: people}
-	if t.linear, err = model.NewLinear(model.LinearConfig{Inputs: people.rows.Dim, Loss: loss, NoIntercept: !people.intercept}); err != nil {
+	t := &Setup{people: people, Features: people.features, Classes: people.classes}
+	c.Columns.Label, c.Columns.Regression = c.Label, !loss.Binary
+	if t.Model, err = model.NewLinear(model.LinearConfig{Inputs: people.rows.Dim, Loss: loss, NoIntercept: !people.intercept}); err != nil {
 		return nil, err
 	}
-	t.Params = t.linear.Params
+	t.Params = t.Model.Params
 	p := optimize.Problem{
 		Dim: t.Params, Clients: people.clients, Radius: c.Radius, StrongConvexity: c.Lambda,
 	}
-	lipschitz, smoothness := t.linear.Geometry(people.norm)
+	lipschitz, smoothness := t.Model.Geometry(people.norm)
 	if smoothness > 0 && people.norm > 0 {
 		p.Smoothness = smoothness + c.Lambda
 	}
@@ -284,7 +287,7 @@ func (t *Setup) loss(theta []float64) (float64, error) {
 		narrow[j] = float32(v)
 		square += v * v
 	}
-	e, err := t.linear.Evaluate(narrow, t.people.rows.X, t.people.rows.Target, t.Config.Workers)
+	e, err := t.Model.Evaluate(narrow, t.people.rows.X, t.people.rows.Target, t.Config.Workers)
 	if err != nil {
 		return 0, err
 	}
@@ -299,7 +302,7 @@ func (t *Setup) optimum(ctx context.Context) (*model.Optimum, error) {
 		return nil, err
 	}
 	ridged, err := model.NewLinear(model.LinearConfig{
-		Inputs: t.people.rows.Dim, Loss: t.linear.Loss, Ridge: t.Config.Lambda, NoIntercept: !t.people.intercept,
+		Inputs: t.people.rows.Dim, Loss: t.Model.Loss, Ridge: t.Config.Lambda, NoIntercept: !t.people.intercept,
 	})
 	if err != nil {
 		return nil, err

@@ -269,7 +269,7 @@ func TestGradientIsTheLosss(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := Config{Data: path, Label: "y", Rest: dataset.Scaling{Unit: 1}, Trust: "none", Optimizer: "gd", Lambda: .3, Radius: 5, Seed: 1, Workers: 1}
+	c := Config{Data: path, Label: "y", Columns: dataset.CSVConfig{Rest: dataset.Scaling{Unit: 1}}, Trust: "none", Optimizer: "gd", Lambda: .3, Radius: 5, Seed: 1, Workers: 1}
 	task, err := Prepare(context.Background(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -310,7 +310,7 @@ func TestGradientIsTheLosss(t *testing.T) {
 		t.Errorf("rows %v, in the file's order: %v", seen, sorted)
 	}
 	// Without a range nothing public bounds a row.
-	c.Rest = dataset.Scaling{}
+	c.Columns.Rest = dataset.Scaling{}
 	if _, err := Prepare(context.Background(), c); err == nil || !strings.Contains(err.Error(), "clip is needed") {
 		t.Errorf("no range: %v", err)
 	}

@@ -21,10 +21,10 @@ type Coefficient struct {
 // Intercept is the name of a coefficient that belongs to no column.
 const Intercept = "(intercept)"
 
-// NewCoefficients returns the coefficients of a linear model whose features are the named ones
+// newCoefficients returns the coefficients of a linear model whose features are the named ones
 // of a table, class by class; nil for other models. A binary loss has one score, that of the
 // second class: for the logistic loss its log-odds.
-func NewCoefficients(m *model.Model, theta []float32, declared dataset.CSVConfig, features, classes []string) (out []Coefficient) {
+func newCoefficients(m *model.Model, theta []float32, declared dataset.CSVConfig, features, classes []string) (out []Coefficient) {
 	scores := max(1, len(classes))
 	switch {
 	case !m.Convex || m.Inputs != len(features) || len(features) == 0:
@@ -64,7 +64,7 @@ func (c Config) coefficients(m *model.Model, theta []float32, columns, classes [
 	if err != nil {
 		return nil // another check reports malformed declarations
 	}
-	return NewCoefficients(m, theta, declared, slices.Clone(columns), classes)
+	return newCoefficients(m, theta, declared, slices.Clone(columns), classes)
 }
 
 // isTable says whether the model's data are a table, also where the file is not known.

@@ -34,8 +34,8 @@ func (c DataConfig) tableOnly() string {
 	return ""
 }
 
-// hint returns which flag helps with an error about a table's cells; "" if none does.
-func hint(err error) string {
+// Hint returns which flag helps with an error about a table's cells; "" if none does.
+func Hint(err error) string {
 	switch {
 	case errors.Is(err, dataset.ErrText):
 		return ": text needs public categories (--categories 'COLUMN=a|b|*'), a column without use is left out (--drop COLUMN)"

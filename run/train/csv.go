@@ -69,7 +69,7 @@ func (c Config) readTable(config dataset.CSVConfig) (*dataset.CSV, error) {
 		return nil, inputError("data %s: no such file", c.Data)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("train: %w%s%w", err, hint(err), ErrInput)
+		return nil, fmt.Errorf("train: %w%s%w", err, Hint(err), ErrInput)
 	}
 	return file, nil
 }
