@@ -158,6 +158,7 @@ func TestTrainShowsPrograms(t *testing.T) {
 		"put it in quotes":    {"gradients", "check", "python3", "grad.py"},
 		"must be at least 1":  {"gradients", "check", "x", "--answer-seconds", "0"},
 		"it has the data":     {"train", "--gradients", "x", "--data", "other.csv"},
+		"names no program":    {"train", "--gradients", " "},
 	} {
 		errs.Reset()
 		if code := run(args, &out, &errs); code != 2 || !strings.Contains(errs.String(), want) {

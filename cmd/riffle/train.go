@@ -45,6 +45,9 @@ and a report page. Ctrl-C saves the state; --resume continues bit for bit.`,
 			if err := page.check(); err != nil {
 				return err
 			}
+			if f := cmd.Flags().Lookup("gradients"); f.Changed && strings.TrimSpace(f.Value.String()) == "" {
+				return usage("--gradients names no program")
+			}
 			if resume != "" {
 				return resumeTrain(cmd, config, resume, show, page)
 			}

@@ -181,7 +181,7 @@ func (s *Session) fail(op string, err error) error {
 	var what, lines string
 	switch {
 	case errors.Is(err, errLate):
-		what = fmt.Sprintf("it gave no answer within %v", s.config.Timeout)
+		what = fmt.Sprintf("it gave no answer within %v, the time that answer-seconds sets", s.config.Timeout)
 	case errors.Is(err, errAnswer):
 		what = err.Error()
 	default: // the stream has ended, or broke
@@ -194,6 +194,7 @@ func (s *Session) fail(op string, err error) error {
 	s.peer.abort()
 	if s.peer.cmd != nil {
 		switch lines = s.peer.last.text(); {
+		case lines == "" && errors.Is(err, errAnswer): // the answer says it all
 		case lines == "":
 			lines = " (it wrote nothing to standard error)"
 		case s.config.Stderr != nil:
