@@ -64,10 +64,11 @@ func (k *Kept) Close() {
 	k.stop()
 	<-k.over
 	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.session != nil {
-		k.session.Close()
-		k.session = nil
+	s := k.session
+	k.session = nil
+	k.mu.Unlock()
+	if s != nil {
+		s.Close()
 	}
 }
 
@@ -104,12 +105,12 @@ func (k *Kept) run(ctx context.Context) {
 
 // take makes s the session.
 func (k *Kept) take(s *Session) error {
+	if dim := k.Dim(); dim != 0 && s.About.Dim != dim { // only take changes it
+		s.Close() // takes seconds if the program does not end: nobody may wait for k.mu
+		return s.named("it now has %d parameters, it had %d", s.About.Dim, dim)
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.dim != 0 && s.About.Dim != k.dim {
-		s.Close()
-		return s.named("it now has %d parameters, it had %d", s.About.Dim, k.dim)
-	}
 	k.dim, k.session = s.About.Dim, s
 	close(k.changed)
 	k.changed = make(chan struct{})

@@ -106,6 +106,47 @@ func TestKeep(t *testing.T) {
 	}
 }
 
+// A program that comes back with another model is refused, and nobody waits until it has ended.
+func TestAnotherModelHoldsNobodyUp(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the program is a shell script")
+	}
+	dir := t.TempDir()
+	script := filepath.Join(dir, "program")
+	text := "#!/bin/sh\ncd '" + dir + "'\nif [ -e came ]; then exec " + program("stays=6") + "; fi\n: > came\nexec " + program("dies") + "\n"
+	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	n := &notes{}
+	k, err := Keep(t.Context(), Config{Program: "'" + script + "'", Purpose: Client, Timeout: 20 * time.Second}, n.tell)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	theta := make([]float32, programDim)
+	for range 2 { // it dies at the second question
+		_, _, err = k.Gradient(t.Context(), "", 1, theta, 0)
+	}
+	if err == nil {
+		t.Fatal("the program lives")
+	}
+	longest := time.Duration(0)
+	for begun := time.Now(); n.text() == "" && time.Since(begun) < 30*time.Second; {
+		before := time.Now()
+		if d := k.Dim(); d != programDim {
+			t.Fatalf("dim %d", d)
+		}
+		longest = max(longest, time.Since(before))
+		time.Sleep(10 * time.Millisecond)
+	}
+	if !strings.Contains(n.text(), "it now has 6 parameters, it had 5") {
+		t.Errorf("told %s", n.text())
+	}
+	if longest > graceful/2 {
+		t.Errorf("a caller waited %v", longest)
+	}
+}
+
 // A socket that others can use, replace or own is refused for a client, whose gradients would be
 // theirs.
 func TestSocketsOfOthers(t *testing.T) {
@@ -121,7 +162,20 @@ func TestSocketsOfOthers(t *testing.T) {
 		"open":      {"every user of this machine may connect", func(dir, socket string) error { return os.Chmod(socket, 0o722) }},
 		"directory": {"every user of this machine may replace the socket", func(dir, socket string) error { return os.Chmod(dir, 0o777) }},
 		"stranger":  {"the socket belongs to another user", func(dir, socket string) error { return os.Chown(socket, 12345, -1) }},
-		"landlord":  {"directory belongs to another user", func(dir, socket string) error { return os.Chown(dir, 12345, -1) }},
+		"link": {"another user", func(dir, socket string) error {
+			if err := os.Rename(socket, socket+"-real"); err != nil {
+				return err
+			}
+			return errors.Join(os.Symlink(socket+"-real", socket), os.Lchown(socket, 12345, -1))
+		}},
+		"link to others": {"every user of this machine may replace the socket", func(dir, socket string) error {
+			open := filepath.Join(dir, "open")
+			if err := errors.Join(os.Mkdir(open, 0o700), os.Rename(socket, filepath.Join(open, "s")), os.Chmod(open, 0o777)); err != nil {
+				return err
+			}
+			return os.Symlink(filepath.Join(open, "s"), socket)
+		}},
+		"landlord": {"directory belongs to another user", func(dir, socket string) error { return os.Chown(dir, 12345, -1) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			address := listen(t, "good")
