@@ -45,6 +45,10 @@ func (p *printer) figures(numbers map[string]dp.Number, e *model.Evaluation, cla
 			p.row("  "+name, "%s", text)
 		}
 	}
+	if a, ok := numbers["weighted_accuracy"]; ok {
+		told = append(told, "weighted_accuracy", "baseline_weighted_accuracy")
+		p.row("weighted accuracy", "%.2f %%, of the best constant %.2f %%", 100*float64(a), 100*float64(numbers["baseline_weighted_accuracy"]))
+	}
 	if mae, ok := numbers["mae"]; ok {
 		told = append(told, "mae", "baseline_mae")
 		p.row("mean absolute error", "%.4g, of the best constant %.4g", float64(mae), float64(numbers["baseline_mae"]))

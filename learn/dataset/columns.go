@@ -38,7 +38,8 @@ const indicated = "+indicator"
 //   - categories: "city=berlin|paris|*,sex=f|m";
 //   - missing: "age=40,income=30000+indicator,*=0";
 //   - drop: "id,name";
-//   - classes: "no|yes".
+//   - classes: "no|yes";
+//   - class-weights: "no=1|yes=13", which are above 0.
 //
 // The text may be empty. A backslash before one of , = | and \ makes it a part of a name or text,
 // except in a range.
@@ -51,13 +52,13 @@ func (c *CSVConfig) Declare(what, text string) (err error) {
 		c.Scale, c.Rest, err = parseRanges(text)
 	case "categories":
 		c.Categories = map[string][]string{}
-		for column, list := range entries(text, &err) {
+		for column, list := range entries(text, ',', &err) {
 			c.Categories[column] = pieces(list, '|')
 			err = checkCategories(column, c.Categories[column])
 		}
 	case "missing":
 		c.Missing = map[string]fill{}
-		for column, value := range entries(text, &err) {
+		for column, value := range entries(text, ',', &err) {
 			value, indicator := strings.CutSuffix(value, indicated)
 			if c.Missing[column] = (fill{unescape(value), indicator}); value == "" {
 				err = fmt.Errorf("%q has no value (as age=40)", column)
@@ -72,6 +73,14 @@ func (c *CSVConfig) Declare(what, text string) (err error) {
 		}
 	case "classes":
 		c.Classes, err = parseClasses(text)
+	case "class-weights":
+		c.Weights = map[string]float64{}
+		for class, value := range entries(text, '|', &err) {
+			w, parseErr := strconv.ParseFloat(value, 64)
+			if c.Weights[class] = w; parseErr != nil || !(w >= 1e-6 && w <= 1e6) {
+				err = fmt.Errorf("%q of class %q must be a number from 1e-6 to 1e6 (as no=1|yes=13)", value, class)
+			}
+		}
 	default:
 		err = fmt.Errorf("%q is nothing that is declared of columns", what)
 	}
@@ -146,19 +155,22 @@ func parseClasses(text string) ([]string, error) {
 	return classes, nil
 }
 
-// entries yields the entries COLUMN=TEXT of a list. err gets the first problem, after which
+// entries yields the entries COLUMN=TEXT, or with the separator | CLASS=TEXT, of a list. err gets the first problem, after which
 // nothing more is yielded.
-func entries(list string, err *error) func(yield func(column, text string) bool) {
+func entries(list string, sep byte, err *error) func(yield func(column, text string) bool) {
 	return func(yield func(column, text string) bool) {
-		seen := map[string]bool{}
-		for _, item := range cut(list, ',', -1) {
+		seen, what, mark := map[string]bool{}, "column", "comma"
+		if sep == '|' {
+			what, mark = "class", "|"
+		}
+		for _, item := range cut(list, sep, -1) {
 			parts := cut(item, '=', 2)
 			column := unescape(parts[0])
 			switch {
 			case len(parts) < 2 || column == "":
-				*err = fmt.Errorf("%q must be COLUMN=...; a comma inside of a name or text is written \\,", item)
+				*err = fmt.Errorf("%q must be %s=...; a %s inside of a name or text is written \\%c", item, strings.ToUpper(what), mark, sep)
 			case seen[column]:
-				*err = fmt.Errorf("column %q is declared twice", column)
+				*err = fmt.Errorf("%s %q is declared twice", what, column)
 			}
 			if seen[column] = true; *err != nil || !yield(column, parts[1]) || *err != nil {
 				return

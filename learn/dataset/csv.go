@@ -62,6 +62,8 @@ type CSVConfig struct {
 	Categories map[string][]string
 	Missing    map[string]fill
 	Drop       []string
+	// Weights are public weights of classes, which no reader uses.
+	Weights map[string]float64
 }
 
 // Scaling maps a cell v to (v − Shift)/Unit.

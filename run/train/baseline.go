@@ -16,6 +16,9 @@ type Baseline struct {
 	// Short is its figure alone, to stand beside a model's figure. Text also says which
 	// constant it is, such as `95.00 %, always "no", the most frequent of these test examples`.
 	Short, Text string
+	// Weighted says that classes have weights, which move the model's decisions and
+	// probabilities on purpose: a warning compares with a constant by weighted figures.
+	Weighted bool
 }
 
 // newBaseline returns the baseline on a table. set names the table: "test", "validation" or
@@ -34,15 +37,17 @@ func newBaseline(m *model.Model, t *dataset.Table, classes []string, set string)
 	if b.Class < len(classes) {
 		name = classes[b.Class]
 	}
-	b.Short = fmt.Sprintf("%.2f %%", 100*b.Accuracy)
+	b.Short = percent(b.Accuracy)
 	b.Text = fmt.Sprintf("%s, always %q, the most frequent of these %s", b.Short, name, set)
 	return b
 }
 
+func percent(share float64) string { return fmt.Sprintf("%.2f %%", 100*share) }
+
 // NotBeaten returns a warning unless a model is better than the baseline by its loss and, if
 // there are classes, by its accuracy too; otherwise "".
 func (b Baseline) NotBeaten(accuracy, loss float64) string {
-	if b.unknown() {
+	if b.unknown() || b.Weighted {
 		return ""
 	}
 	if b.Class < 0 {

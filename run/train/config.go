@@ -91,6 +91,8 @@ type LearningConfig struct {
 	Average    float64
 	Radius     float64 // of the ℓ2 ball about 0; 0: no projection
 	Guard      string  // see parseGuard
+	// ClassWeights are public weights of classes, see weightsOf; "": all are equal.
+	ClassWeights string
 
 	start *[]float32 // the parameters that Initial names; it is no setting
 }
@@ -184,6 +186,7 @@ func (c *Config) Fields() setting.Table {
 		{Name: "epsilon", Part: privacy, Into: &c.Epsilon, Range: "(0, inf)", Help: "privacy budget: eps0 or rounds not given are solved for, and training stops at it"},
 		{Name: "delta", Part: privacy, Into: &c.Delta, Default: "1e-5", Range: "(0, 1)", Help: "delta of the guarantee"},
 		{Name: "bound", Part: privacy, Into: &c.Bound, Default: "proved", Values: []string{"proved", "best"}, Help: "which bounds to count with, %s; every bound used today is proved, so both are the same"},
+		{Name: "class-weights", Part: learning, Into: &c.ClassWeights, Check: declares("class-weights"), Help: "public weights of classes, as 'no=1|yes=13' for a rare yes: a gradient is scaled by its class's weight over the largest one, before it is clipped; other classes have 1"},
 		{Name: "optimizer", Part: learning, Into: &c.Optimizer, Default: cldpSGD, Values: optimizers(), Help: "%s; those after adam are for models with a convex loss, with parameters that minimise a bound"},
 		{Name: "rounds", Part: privacy, Into: &c.Rounds, Range: "[1, 1e9]", Help: "rounds of training (default 160, of a vector sum 120, or solved for --epsilon with --eps0; by the bound of a convex optimizer)"},
 		{Name: "lr", Part: learning, Into: &c.LR, Check: checkLR, Values: []string{theorem3}, Help: "learning rate: a list such as 0.3,0.18@420, or theorem3 (D/(G√t), needs --radius) (default: chosen for eps0; one number, by its bound, with a convex optimizer)"},

@@ -71,10 +71,12 @@ type clients struct {
 	table      *dataset.Table
 	stages     []*model.Model // models whose gradients are sent, one after the other
 	stage      *int           // index of the current one; it changes between rounds only
+	weights    []float64      // factors of the classes' gradients; nil: none
+	lambda     float64
 }
 
 func (c Config) newClients(t *dataset.Table, stages []*model.Model) (clients, error) {
-	out := clients{table: t, stages: stages, stage: new(int)}
+	out := clients{table: t, stages: stages, stage: new(int), lambda: c.Lambda}
 	var err error
 	population := dataset.PopulationConfig{Clients: c.Population, Examples: t.Len(), Seed: uint64(c.Seed)}
 	if c.PerClient > 1 {
@@ -95,6 +97,9 @@ func (c clients) worker() func(id int64, theta, grad []float32) {
 			return
 		}
 		c.stages[*c.stage].Grad(theta, c.table.Row(row), answer(row), grad, scratch)
+		if c.weights != nil {
+			weighting(grad, theta, c.weights[c.table.Y[row]], c.lambda)
+		}
 	}
 	if c.population.PerClient == 1 {
 		return func(id int64, theta, grad []float32) { one(c.population.Example(id, 0), theta, grad) }
@@ -122,6 +127,11 @@ func (c clients) coordinateWorker() func(id int64, theta []float32, j int) float
 			return 0
 		}
 		g, _ := c.stages[*c.stage].GradCoord(theta, c.table.Row(row), answer(row), j, scratch)
+		if c.weights != nil {
+			one := [1]float32{g}
+			weighting(one[:], theta[j:j+1], c.weights[c.table.Y[row]], c.lambda)
+			g = one[0]
+		}
 		return g
 	}
 	if c.population.PerClient == 1 {

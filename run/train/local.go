@@ -121,7 +121,9 @@ func (l *Local) load(task wire.Task, out *learner) (odd, err error) {
 	if err := checkShape(m, task); err != nil {
 		return nil, err
 	}
-	out.dealt, err = c.newClients(t, []*model.Model{m})
+	if out.dealt, err = c.newClients(t, []*model.Model{m}); err == nil {
+		out.dealt.weights, err = c.weights(d.classes)
+	}
 	return odd, err
 }
 

@@ -158,6 +158,9 @@ func (c Config) Check() error {
 	case !c.Trust.Is(dp.Protecting) && c.Eps0 != 0:
 		return inputError("eps0 = %v has no meaning with trust none", c.Eps0)
 	}
+	if err := c.checkWeights(); err != nil {
+		return err
+	}
 	if c.planned() {
 		return c.checkPlanned()
 	}

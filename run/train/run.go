@@ -194,6 +194,7 @@ func (r *Run) build() error {
 		if r.clients, err = c.newClients(r.Data.Train, p.stages); err != nil {
 			return inputError("%v", err)
 		}
+		r.clients.weights = r.weights
 		workers = simulate.Config{Worker: r.clients.worker, CoordinateWorker: r.clients.coordinateWorker, Clients: r.clients.population.Clients}
 	}
 	task, err := c.coordinator(p)

@@ -54,7 +54,7 @@ func ReadModel(path string) (*Stored, error) {
 }
 
 // kept lists the settings that a model file has.
-var kept = []string{"model", "loss", "label", "range", "scale", "categories", "missing", "drop", "seed", "test-fraction"}
+var kept = []string{"model", "loss", "label", "range", "scale", "categories", "missing", "drop", "class-weights", "seed", "test-fraction"}
 
 func (s *Stored) read(f safetensors.File) (err error) {
 	meta := f.Metadata
@@ -187,7 +187,17 @@ func (s *Stored) Test(data string, all bool, workers int) (*Tested, error) {
 	if c.isCSV() {
 		out.Numbers = out.Metrics(out.Classes, out.LabelUnit)
 	}
+	weights, err := c.weights(s.labels)
+	if err != nil {
+		return nil, err
+	}
+	out.Numbers = addWeighted(out.Numbers, out.Confusion, weights)
+	out.Baseline.Weighted = weights != nil
 	out.Warning = out.Baseline.NotBeaten(out.Evaluation.Accuracy, out.Evaluation.Loss)
+	if weights != nil && len(out.Confusion) == len(weights) {
+		accuracy, baseline := weighted(out.Confusion, weights)
+		out.Warning = weightedWarning(dp.Number(accuracy), dp.Number(baseline))
+	}
 	return out, nil
 }
 

@@ -103,7 +103,11 @@ func (r *Run) Summary() (*Summary, error) {
 	if unit := r.Config.labelUnit(); unit != 1 {
 		s.LabelUnit = unit
 	}
-	if text := s.Baseline.NotBeaten(e.Accuracy, e.Loss); text != "" {
+	text := s.Baseline.NotBeaten(e.Accuracy, e.Loss)
+	if s.Baseline.Weighted {
+		text = weightedWarning(s.Numbers["weighted_accuracy"], s.Numbers["baseline_weighted_accuracy"])
+	}
+	if text != "" {
 		s.Warnings = append(slices.Clip(s.Warnings), text)
 	}
 	return s, nil
@@ -165,7 +169,7 @@ func (t *Setup) ModelFile(round int64, theta []float32, epsilon float64, bound s
 func (c Config) metadata(d *Data) map[string]string {
 	meta := map[string]string{"riffle.classes": strconv.Itoa(d.Train.Classes)}
 	for _, f := range c.Fields() {
-		if text := f.String(); text != "" && slices.Contains([]string{"model", "loss", "label", "range", "scale", "categories", "missing", "drop", "delta", "trust"}, f.Name) {
+		if text := f.String(); text != "" && slices.Contains([]string{"model", "loss", "label", "range", "scale", "categories", "missing", "drop", "class-weights", "delta", "trust"}, f.Name) {
 			meta["riffle."+f.Name] = text
 		}
 	}

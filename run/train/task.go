@@ -55,7 +55,8 @@ type Setup struct {
 	// Assumes says what the transport assumes in addition to the trust mode; "" if nothing.
 	Assumes string
 
-	parts parts
+	parts   parts
+	weights []float64 // see Config.weights
 }
 
 // Enrolled describes the enrolled clients, from the enrolment that the shuffler's operator
@@ -160,6 +161,11 @@ func newTask(ctx context.Context, c Config) (*Setup, error) {
 	default:
 		t.Baseline = newBaseline(m, data.Eval, data.ClassNames, data.EvalName)
 	}
+	if t.weights, err = c.weights(data.Classes); err != nil {
+		data.program.close()
+		return nil, err
+	}
+	t.Baseline.Weighted = t.weights != nil
 	t.ExcessBound = c.excessBound(t)
 	return t, t.checkGuarded()
 }
@@ -313,6 +319,9 @@ func (t *Setup) Evaluate(theta []float32) (*model.Evaluation, error) {
 	e, err := t.Model.Evaluate(theta, t.Data.Eval.X, answers(t.Data.Eval), int(t.Config.Workers))
 	if err == nil && t.Config.isCSV() {
 		e.Numbers = e.Metrics(t.Data.Classes, t.Config.labelUnit())
+	}
+	if err == nil {
+		e.Numbers = addWeighted(e.Numbers, e.Confusion, t.weights)
 	}
 	return e, err
 }
