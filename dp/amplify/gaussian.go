@@ -258,7 +258,7 @@ func gaussianCell(mu, a, b float64) (q, rise float64) {
 	h := (b - a) / (2 * panels)
 	for i := range int(panels) {
 		mid := a + float64(2*i+1)*h
-		for _, g := range gauss6 {
+		for _, g := range tail.Gauss6 {
 			for _, x := range [2]float64{mid - g[0]*h, mid + g[0]*h} {
 				y := x + mu/2
 				d := g[1] * math.Exp(-y*y/2)
@@ -269,12 +269,4 @@ func gaussianCell(mu, a, b float64) (q, rise float64) {
 	}
 	h *= 0.39894228040143267794 // 1/√(2π)
 	return q * h, rise * h
-}
-
-// gauss6 holds the positive nodes of the 6-point Gauss-Legendre rule and their
-// weights.
-var gauss6 = [3][2]float64{
-	{0.23861918608319690863, 0.46791393457269104739},
-	{0.66120938646626451366, 0.36076157304813860757},
-	{0.93246951420315202781, 0.17132449237917034504},
 }

@@ -56,19 +56,11 @@ func millsDifference(a, mu float64) float64 {
 	var sum float64
 	for i := range int(panels) {
 		mid := a + float64(2*i+1)*h
-		for _, g := range gauss6 {
+		for _, g := range tail.Gauss6 {
 			sum += g[1] * (slope(mid-g[0]*h) + slope(mid+g[0]*h))
 		}
 	}
 	return sum * h
-}
-
-// gauss6 holds the positive nodes of the 6-point Gauss-Legendre rule and their
-// weights.
-var gauss6 = [3][2]float64{
-	{0.23861918608319690863, 0.46791393457269104739},
-	{0.66120938646626451366, 0.36076157304813860757},
-	{0.93246951420315202781, 0.17132449237917034504},
 }
 
 // logTail returns log Φ(−x).

@@ -12,7 +12,10 @@ import (
 // FuzzAnswer reads arbitrary bytes as answers. Nothing may panic, what is accepted must be what
 // was asked for, and memory must follow the bytes that came.
 func FuzzAnswer(f *testing.F) {
-	rows := floats([]float32{1, 2, 3, 4, 5, 6})
+	rows, err := binary.Append(nil, binary.LittleEndian, []float32{1, 2, 3, 4, 5, 6})
+	if err != nil {
+		f.Fatal(err)
+	}
 	f.Add(answer(map[string]string{"op": "gradients"}, "gradients", "F32", []int{2, 3}, rows))
 	f.Add(answer(map[string]string{"op": "open", "version": "1", "dim": "6", "clients": "3", "parameters": "w=2x3"}, "initial", "F32", []int{6}, rows))
 	f.Add(answer(map[string]string{"op": "open", "version": "1", "dim": "10000000", "clients": "3", "update": "delta"}, "", "", nil, nil))

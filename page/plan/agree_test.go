@@ -42,10 +42,15 @@ type answered struct {
 	Error  string    `json:"error"`
 }
 
+// ranges returns functions that draw between two numbers, with a uniform logarithm.
+func ranges(r *rand.Rand) (real func(low, high float64) float64, whole func(low, high float64) int64) {
+	real = func(low, high float64) float64 { return math.Exp(math.Log(low) + r.Float64()*math.Log(high/low)) }
+	return real, func(low, high float64) int64 { return int64(math.Round(real(low, high))) }
+}
+
 // drawQuestion draws one, some of which make no sense.
 func drawQuestion(r *rand.Rand, methods []string) question {
-	log := func(low, high float64) float64 { return math.Exp(math.Log(low) + r.Float64()*math.Log(high/low)) }
-	whole := func(low, high float64) int64 { return int64(math.Round(log(low, high))) }
+	log, whole := ranges(r)
 	pick := func(names ...string) string { return names[r.IntN(len(names))] }
 	delta := log(1e-10, 1e-3)
 	q := account.DocumentQuery{Participation: dp.Participation(pick("all", "sampled", "check-in", "once")), Eps0: log(.1, 6),
@@ -65,17 +70,9 @@ func drawQuestion(r *rand.Rand, methods []string) question {
 		q.Randomizer, q.Trust, q.Eps0 = account.VectorSumClass, dp.VectorSum, 0
 		q.DocumentSum = account.DocumentSum{Dim: int(whole(1, 1000)), Grid: whole(2, 1000), Noise: vecsum.Binomial, NoiseBits: whole(4, 1e5)}
 	}
-	switch q.Participation {
-	case dp.Sampled:
-		q.K = max(1, int64(float64(q.N)*log(1e-4, 1)))
-	case dp.Once:
-		q.K = max(1, int64(float64(q.N)*log(1e-4, 1)))
-		q.Rounds = min(q.Rounds, max(1, q.N/q.K))
-	case dp.CheckIn:
-		q.Gamma = log(1e-4, 1)
-		if q.Randomizer != dp.Generic && q.Randomizer != dp.Gaussian { // takes seconds where n is large
-			q.N, q.Rounds = whole(20, 2000), whole(1, 100)
-		}
+	takePart(&q, log, 1, 1e-4)
+	if q.Participation == dp.CheckIn && q.Randomizer != dp.Generic && q.Randomizer != dp.Gaussian { // takes seconds where n is large
+		q.N, q.Rounds = whole(20, 2000), whole(1, 100)
 	}
 	if r.IntN(8) == 0 { // asks for δ
 		eps := log(.01, 10)
@@ -120,6 +117,19 @@ func drawQuestion(r *rand.Rand, methods []string) question {
 		which = methods[r.IntN(len(methods))]
 	}
 	return question{Query: q, Which: which}
+}
+
+// takePart draws how many clients take part: at least some, and at least a share of all.
+func takePart(q *account.DocumentQuery, log func(low, high float64) float64, least int64, share float64) {
+	switch q.Participation {
+	case dp.Sampled:
+		q.K = max(least, int64(float64(q.N)*log(share, 1)))
+	case dp.Once:
+		q.K = max(least, int64(float64(q.N)*log(share, 1)))
+		q.Rounds = min(q.Rounds, max(1, q.N/q.K))
+	case dp.CheckIn:
+		q.Gamma = log(share, 1)
+	}
 }
 
 // native answers as riffle eps does.
@@ -290,19 +300,10 @@ func TestPageAgreesOnNamedRandomizers(t *testing.T) {
 
 // drawNamed draws a question on reports of a randomizer.
 func drawNamed(r *rand.Rand, name string, participation dp.Participation, messages int64) question {
-	log := func(low, high float64) float64 { return math.Exp(math.Log(low) + r.Float64()*math.Log(high/low)) }
-	whole := func(low, high float64) int64 { return int64(math.Round(log(low, high))) }
+	log, whole := ranges(r)
 	delta := log(1e-10, 1e-4)
 	q := account.DocumentQuery{Participation: participation, N: whole(500, 1e5), Rounds: whole(1, 1000), Delta: &delta, Messages: messages}
-	switch participation {
-	case dp.Sampled:
-		q.K = max(100, int64(float64(q.N)*log(1e-2, 1)))
-	case dp.Once:
-		q.K = max(100, int64(float64(q.N)*log(1e-2, 1)))
-		q.Rounds = min(q.Rounds, max(1, q.N/q.K))
-	case dp.CheckIn:
-		q.Gamma = log(1e-2, 1)
-	}
+	takePart(&q, log, 100, 1e-2)
 	report := &reportOf{Name: name, Dim: int(whole(2, 1e5)), Eps0: log(.3, 5)}
 	if r.IntN(2) == 0 {
 		report.Encoding = randomizer.Seed

@@ -27,28 +27,39 @@ func (b *slowBody) Read(p []byte) (int, error) {
 	return 1, io.EOF
 }
 
+// onlyHTTP1 makes a client speak HTTP/1.1.
+func onlyHTTP1(c *http.Client) {
+	t := c.Transport.(*http.Transport)
+	t.ForceAttemptHTTP2 = false
+	t.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
+}
+
+// afterBody reads a request's body, works for a time if it was sent to /slow, and tells the error.
+func afterBody(work time.Duration, got chan<- error) http.Handler {
+	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, err := io.ReadAll(r.Body)
+		if err == nil && r.URL.Path == "/slow" {
+			select {
+			case <-time.After(work):
+			case <-r.Context().Done():
+				err = r.Context().Err()
+			}
+		}
+		got <- err
+	})
+}
+
 // A body that does not arrive within its time is cut off, and a handler that takes
 // long after it is there is not, over either protocol.
 func TestSlowBodiesAndSlowHandlers(t *testing.T) {
 	server, pin := certificate(t)
 	got := make(chan error, 1)
 	_, url, _ := start(t, ServerConfig{Certificate: server, Transfer: 200 * time.Millisecond, MaxWait: 5 * time.Second,
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			_, err := io.ReadAll(r.Body)
-			if err == nil && r.URL.Path == "/slow" {
-				select {
-				case <-time.After(600 * time.Millisecond):
-				case <-r.Context().Done():
-					err = r.Context().Err()
-				}
-			}
-			got <- err
-		})})
+		Handler: afterBody(600*time.Millisecond, got)})
 	for _, two := range []bool{false, true} {
 		c := newClient(t, ClientConfig{Pins: []Pin{pin}})
 		if !two {
-			c.Transport.(*http.Transport).ForceAttemptHTTP2 = false
-			c.Transport.(*http.Transport).TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
+			onlyHTTP1(c)
 		}
 		post := func(path string, body io.Reader) error {
 			req, err := http.NewRequestWithContext(t.Context(), "POST", url+path, body)

@@ -226,8 +226,7 @@ func TestLongPollOutlivesTheTransferTime(t *testing.T) {
 	for _, protocol := range []string{"h2", "http/1.1"} {
 		client := newClient(t, ClientConfig{Pins: []Pin{pin}})
 		if protocol == "http/1.1" {
-			client.Transport.(*http.Transport).ForceAttemptHTTP2 = false
-			client.Transport.(*http.Transport).TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
+			onlyHTTP1(client)
 		}
 		for method, body := range map[string]io.Reader{http.MethodGet: nil, http.MethodPost: strings.NewReader("body")} {
 			req, err := http.NewRequest(method, url, body)

@@ -436,22 +436,11 @@ func TestLeastRateOfABody(t *testing.T) {
 	server, pin := certificate(t)
 	got := make(chan error, 1)
 	_, url, _ := start(t, ServerConfig{Certificate: server, bodyGrace: 100 * time.Millisecond,
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			_, err := io.ReadAll(r.Body)
-			if err == nil && r.URL.Path == "/slow" {
-				select {
-				case <-time.After(400 * time.Millisecond):
-				case <-r.Context().Done():
-					err = r.Context().Err()
-				}
-			}
-			got <- err
-		})})
+		Handler: afterBody(400*time.Millisecond, got)})
 	for _, two := range []bool{false, true} {
 		c := newClient(t, ClientConfig{Pins: []Pin{pin}})
 		if !two {
-			c.Transport.(*http.Transport).ForceAttemptHTTP2 = false
-			c.Transport.(*http.Transport).TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
+			onlyHTTP1(c)
 		}
 		for path, slow := range map[string]bool{"/": true, "/slow": false} {
 			var body io.Reader = strings.NewReader("ab")

@@ -92,8 +92,8 @@ func readDocument(r io.Reader) (d document, ok bool) {
 	return d, true
 }
 
-// answer encodes a document with at most one tensor.
-func answer(meta map[string]string, name, dtype string, shape []int, data []byte) []byte {
+// Answer encodes a document with at most one tensor, and its length.
+func Answer(meta map[string]string, name, dtype string, shape []int, data []byte) []byte {
 	header := map[string]any{"__metadata__": meta}
 	if name != "" {
 		header[name] = map[string]any{"dtype": dtype, "shape": shape, "data_offsets": []int{0, len(data)}}
@@ -107,10 +107,9 @@ func answer(meta map[string]string, name, dtype string, shape []int, data []byte
 	return append(append(out, h...), data...)
 }
 
-func floats(v []float32) (b []byte) {
-	for _, x := range v {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
-	}
+// floats encodes a tensor of float32.
+func floats(v []float32) []byte {
+	b, _ := binary.Append(nil, binary.LittleEndian, v) // cannot fail: its size is known
 	return b
 }
 
@@ -216,12 +215,12 @@ func Serve(mode string, r io.Reader, w io.Writer) {
 				say(string(binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, 2<<20), 1<<20+1)))
 				time.Sleep(time.Hour)
 			}
-			_, _ = w.Write(answer(meta, tensor, "F32", shape, initial))
+			_, _ = w.Write(Answer(meta, tensor, "F32", shape, initial))
 		case "gradients":
 			theta, ids := ask.f32["theta"], ask.i64["ids"]
 			if mode == "fast" {
 				if rowsReady != len(ids) {
-					rowsReady, ready = len(ids), answer(meta, "gradients", "F32", []int{len(ids), dim}, make([]byte, 4*len(ids)*dim))
+					rowsReady, ready = len(ids), Answer(meta, "gradients", "F32", []int{len(ids), dim}, make([]byte, 4*len(ids)*dim))
 				}
 				_, _ = w.Write(ready)
 				continue
@@ -280,7 +279,7 @@ func Serve(mode string, r io.Reader, w io.Writer) {
 				shape[0]++
 				rows = append(rows, rows[:dim]...)
 			case "nothing":
-				_, _ = w.Write(answer(meta, "", "", nil, nil))
+				_, _ = w.Write(Answer(meta, "", "", nil, nil))
 				continue
 			case "dies":
 				if asked == 2 {
@@ -296,7 +295,7 @@ func Serve(mode string, r io.Reader, w io.Writer) {
 					time.Sleep(time.Hour)
 				}
 			case "dies-inside":
-				out := answer(meta, name, dtype, shape, floats(rows))
+				out := Answer(meta, name, dtype, shape, floats(rows))
 				_, _ = w.Write(out[:len(out)/2])
 				note("half")
 				os.Exit(1)
@@ -325,7 +324,7 @@ func Serve(mode string, r io.Reader, w io.Writer) {
 					say("step 2, loss 0.31\n")
 				}
 			}
-			_, _ = w.Write(answer(meta, name, dtype, shape, floats(rows)))
+			_, _ = w.Write(Answer(meta, name, dtype, shape, floats(rows)))
 		case "evaluate":
 			sum := 0.0
 			for _, x := range ask.f32["theta"] {
@@ -342,7 +341,7 @@ func Serve(mode string, r io.Reader, w io.Writer) {
 			case "odd-name":
 				meta["AUC"] = "1"
 			}
-			_, _ = w.Write(answer(meta, "", "", nil, nil))
+			_, _ = w.Write(Answer(meta, "", "", nil, nil))
 		case "close":
 			switch mode {
 			case "stays":
