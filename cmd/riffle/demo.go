@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/durable"
-	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/setting"
 	"github.com/riffle-dp/riffle/run/train"
 	"github.com/riffle-dp/riffle/service/config"
@@ -39,8 +37,13 @@ type demo struct {
 	Settings      string           `json:"settings"` // Config in YAML
 	Round         float64          `json:"round_seconds"`
 	Task          string           `json:"task,omitempty"`
+	// External is the number of further clients, which the user runs. Gradients is a program
+	// that has the model and the data of the demo's own clients.
+	External  int64  `json:"external,omitempty"`
+	Gradients string `json:"gradients,omitempty"`
 
-	dir string
+	dir     string
+	initial []byte // the program's first parameters, a file's content
 }
 
 const demoFile = "demo.json"
@@ -65,9 +68,16 @@ checks every store.
 
 One directory holds all keys, so a demonstration protects nobody. Ctrl-C stops all
 processes; --resume continues from there. SIGTERM stops them too, and removes a
-temporary directory.`,
+temporary directory.
+
+With --external N there is room for N clients of your own: the demo makes what each
+needs, prints the command that starts them, and waits until all are ready. With
+--gradients the task is a model of your own: a program has its parameters, evaluates
+it, and has the data of the demo's own clients, of which there are none then unless
+--clients says so.`,
 		Example: `  riffle demo --clients 1000 --rounds 20
-  riffle demo --clients 200 --rounds 5 --trust vector-sum --json`,
+  riffle demo --clients 200 --rounds 5 --trust vector-sum --json
+  riffle demo --external 50 --rounds 3 --gradients 'python3 python/examples/numpy_mlp.py'`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if resume != "" {
@@ -80,10 +90,19 @@ temporary directory.`,
 				}
 				return d.run(cmd, show, true)
 			}
-			if err := d.settle(task, eps0, epsilon, gamma, k, guard); err != nil {
+			given := cmd.Flags().Changed
+			switch {
+			case given("gradients") && given("data"):
+				return usage("--gradients contradicts --data: the program has the data")
+			case d.Gradients != "" && !given("clients"):
+				d.Clients = 0
+			}
+			if n := d.Clients + d.External; n < 2 {
+				return usage("--clients %d and --external %d make %s: a round needs two", d.Clients, d.External, counted(n, "client"))
+			}
+			if err := d.settle(cmd.Context(), task, eps0, epsilon, gamma, k, guard); err != nil {
 				return err
 			}
-			given := cmd.Flags().Changed
 			switch {
 			case given("eps0") && !d.Trust.Is(dp.LocallyPrivate):
 				return usage("--eps0 goes with --trust %s, not %s", dp.AnyTrust(dp.LocallyPrivate), d.Trust)
@@ -118,7 +137,8 @@ temporary directory.`,
 		},
 	}
 	bind(cmd, setting.Table{
-		{Name: "clients", Into: &d.Clients, Default: "1000", Range: "[2, 1e6]", Help: "enrolled clients n"},
+		{Name: "clients", Into: &d.Clients, Default: "1000", Range: "[0, 1e6]", Help: "enrolled clients n, which the demo runs"},
+		{Name: "external", Into: &d.External, Range: "[0, 1000]", Help: "further clients, which you run"},
 		{Name: "rounds", Into: &d.Rounds, Default: "20", Range: "[1, 1e6]", Help: "rounds of training"},
 		{Name: "processes", Into: &d.Processes, Default: "2", Range: "[1, 64]", Help: "number of processes that share the clients"},
 		{Name: "trust", Into: &d.Trust, Default: string(dp.DefaultTrust), Values: dp.DescribeTrusts(dp.Accountable), Help: "what hides a report: %s"},
@@ -133,6 +153,7 @@ temporary directory.`,
 		{Name: "guard", Into: &guard, Help: "keep the last good model where its evaluation falls by more, as accuracy:0.05 (default: none)"},
 		{Name: "suite", Into: &d.Suite, Default: suites[0], Values: suites[:], Help: "of the keys that reports are sealed to: %s"},
 		{Name: "data", Into: &d.Data, Default: "mnist", File: true, Help: "mnist, or a folder of images"},
+		{Name: "gradients", Into: &d.Gradients, Help: "program that has a model of your own, and data: a command, or unix:PATH (default: a model of riffle's on --data)"},
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&out, "out", "", "directory to keep, new or empty (default: a temporary one)")
@@ -143,7 +164,7 @@ temporary directory.`,
 }
 
 // settle fixes the task's settings, from the demo's and the arguments.
-func (d *demo) settle(task train.PrivacyConfig, eps0, epsilon, gamma float64, k int64, guard string) error {
+func (d *demo) settle(ctx context.Context, task train.PrivacyConfig, eps0, epsilon, gamma float64, k int64, guard string) error {
 	if d.Processes > d.Clients {
 		d.Processes = d.Clients
 	}
@@ -160,11 +181,14 @@ func (d *demo) settle(task train.PrivacyConfig, eps0, epsilon, gamma float64, k 
 	c := train.Default()
 	c.Data, c.Trust, c.Participation, c.Rounds, c.Model, c.Guard = d.Data, d.Trust, d.Participation, d.Rounds, "hog-linear", guard
 	c.Randomizer, c.Encoding, c.Messages = task.Randomizer, task.Encoding, task.Messages
-	images, _, err := train.LoadImages(d.Data)
-	if err != nil {
+	n := d.Clients + d.External
+	if d.Gradients != "" {
+		if err := d.describe(ctx, &c); err != nil {
+			return err
+		}
+	} else if images, _, err := train.LoadImages(d.Data); err != nil {
 		return err
-	}
-	if c.PerClient = int64(images.Len()) / d.Clients; c.PerClient < 1 {
+	} else if c.PerClient = int64(images.Len()) / n; c.PerClient < 1 {
 		c.PerClient = 1 // more clients than images, so an image stands for several
 	}
 	switch {
@@ -176,17 +200,17 @@ func (d *demo) settle(task train.PrivacyConfig, eps0, epsilon, gamma float64, k 
 	d.Round = 60 // the time limit; a round closes when all have reported
 	// A round whose members are secret, because they are drawn or flip coins, ends at its
 	// deadline only.
-	secret := 3 + float64(d.Clients)/400
+	secret := 3 + float64(n)/400
 	switch d.Participation {
 	case "all":
 	case "sampled":
 		d.Round = secret
 		if c.K = k; k == 0 {
-			c.K = max(2, d.Clients/2)
+			c.K = max(2, n/2)
 		}
 	case "once":
 		if c.K = k; k == 0 {
-			c.K = max(2, d.Clients/d.Rounds)
+			c.K = max(2, n/d.Rounds)
 		}
 	case "check-in":
 		c.Gamma = gamma
@@ -198,6 +222,11 @@ func (d *demo) settle(task train.PrivacyConfig, eps0, epsilon, gamma float64, k 
 	if err := c.Check(); err != nil {
 		return err
 	}
+	return d.fix(c)
+}
+
+// fix makes c the task's settings.
+func (d *demo) fix(c train.Config) error {
 	text, err := yaml.Marshal(c.Fields())
 	d.Config, d.Settings = c, string(text)
 	return err
@@ -210,7 +239,7 @@ func (d *demo) loopback() operate.Loopback {
 	if sum {
 		p.MaxEps0 = 0
 	}
-	return operate.Loopback{Dir: d.dir, Clients: int(d.Clients), Processes: int(d.Processes), Aggregator: sum, MinReports: 2, Suite: suite,
+	return operate.Loopback{Dir: d.dir, Clients: int(d.Clients), Processes: int(d.Processes), External: int(d.External), Gradients: d.Gradients, Aggregator: sum, MinReports: 2, Suite: suite,
 		Epsilon: 1e4, Delta: 1e-5, Data: d.Data, Policy: p, Spread: -1}
 }
 
@@ -221,7 +250,7 @@ func (d *demo) create(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return d.save()
+	return errors.Join(d.begin(), d.save())
 }
 
 // empty removes the content of a directory, and the directory itself if this program made it.
@@ -332,8 +361,14 @@ func (d *demo) drive(ctx context.Context, c *children, show output, stderr io.Wr
 		show.note(stderr, "live page: http://%s/", c.Dashboard)
 	}
 	api := operate.OperatorClient(filepath.Join(d.dir, operate.RoleCoordinator, operate.RoleCoordinator+".sock"))
-	if d.Task == "" {
-		resp, err := api.CreateTask(ctx, connect.NewRequest(&operatorv1.CreateTaskRequest{Name: "demo", Config: d.Settings, RoundSeconds: d.Round}))
+	fresh := d.Task == ""
+	if fresh {
+		own := d.Config
+		initial, err := d.readInitial(&own)
+		if err != nil {
+			return err
+		}
+		resp, err := api.CreateTask(ctx, connect.NewRequest(&operatorv1.CreateTaskRequest{Name: "demo", Config: d.Settings, Initial: initial, RoundSeconds: d.Round}))
 		if err != nil {
 			return err
 		}
@@ -341,7 +376,7 @@ func (d *demo) drive(ctx context.Context, c *children, show output, stderr io.Wr
 		if err := errors.Join(l.SetTasks(d.Task), d.save()); err != nil {
 			return err
 		}
-		show.note(stderr, "task %.16s: %s, %s, n = %d, n-min %d, %s", d.Task, resp.Msg.Task.Trust, resp.Msg.Task.Participation, d.Clients, resp.Msg.Task.NMin, counted(d.Rounds, "round"))
+		show.note(stderr, "task %.16s: %s, %s, n = %d, n-min %d, %s", d.Task, resp.Msg.Task.Trust, resp.Msg.Task.Participation, d.Clients+d.External, resp.Msg.Task.NMin, counted(d.Rounds, "round"))
 	}
 	var clients []string
 	for i := range int(d.Processes) {
@@ -356,11 +391,22 @@ func (d *demo) drive(ctx context.Context, c *children, show output, stderr io.Wr
 	if err := c.hear(ctx, clients...); err != nil {
 		return err
 	}
-	show.note(stderr, "clients are ready after %.0f s", time.Since(loading).Seconds())
+	if len(clients) > 0 {
+		show.note(stderr, "clients are ready after %.0f s", time.Since(loading).Seconds())
+	}
+	if fresh && d.External > 0 { // after a resumption they may run already, or come later
+		if err := d.invite(ctx, c, show, stderr); err != nil {
+			return err
+		}
+	}
 	if err := c.begin(operate.RoleCoordinator); err != nil {
 		return err
 	}
-	return d.watch(ctx, c, api, show, stderr, clients)
+	err := d.watch(ctx, c, api, show, stderr, clients)
+	if err == nil {
+		d.farewell(ctx, show, stderr)
+	}
+	return err
 }
 
 // watch prints a line for each round until the task has ended.
@@ -402,95 +448,4 @@ func (d *demo) watch(ctx context.Context, c *children, api operatorv1.OperatorSe
 		case <-time.After(150 * time.Millisecond):
 		}
 	}
-}
-
-// demoResult is the output of a demo; its keys are part of the contract.
-type demoResult struct {
-	Released int64                 `json:"rounds_released"`
-	Accepted int64                 `json:"reports_accepted"`
-	Rejected map[wire.Reason]int64 `json:"reports_rejected"`
-	Accuracy float64               `json:"test_accuracy"`
-	Baseline float64               `json:"baseline_accuracy"` // accuracy of the most frequent class
-	Epsilon  dp.Number             `json:"epsilon"`
-	Entries  int64                 `json:"ledger_entries"`
-	Seconds  float64               `json:"seconds"`
-	Delta    float64               `json:"delta"`
-	Bound    string                `json:"bound"`
-	Rounds   int64                 `json:"rounds"`
-	Clients  int64                 `json:"clients"`
-	Trust    dp.Trust              `json:"trust"`
-	Takes    string                `json:"participation"`
-	// Messages and Local are those of one client in a round; absent for one message.
-	Messages   int64   `json:"messages,omitempty"`
-	Local      float64 `json:"local_epsilon,omitempty"`
-	Model      string  `json:"model"`
-	Replayed   bool    `json:"replayed"`     // the replayed model equals the released one, bit for bit
-	Clean      bool    `json:"clean"`        // every store passed its check
-	Report     int64   `json:"report_bytes"` // the size of what a client posts in a round
-	Dir        string  `json:"dir,omitempty"`
-	population float64
-}
-
-// check computes everything again from the files on disk.
-func (d *demo) check(ctx context.Context, took time.Duration) (*demoResult, error) {
-	l := d.loopback()
-	raw, err := hex.DecodeString(d.Task)
-	if err != nil || len(raw) != 32 {
-		return nil, fmt.Errorf("no task %q", d.Task)
-	}
-	replay, err := operate.ReplayTask(ctx, l.Config(operate.RoleCoordinator), [32]byte(raw))
-	if err != nil {
-		return nil, err
-	}
-	book, err := operate.ReadLedger(ctx, l.Config(operate.RoleCoordinator), false)
-	if err != nil {
-		return nil, err
-	}
-	roles := []string{operate.RoleShuffler, operate.RoleCoordinator}
-	if l.Aggregator {
-		roles = append(roles, operate.RoleAggregator)
-	}
-	for _, role := range roles {
-		r, err := operate.Check(ctx, role, l.Config(role))
-		if err != nil {
-			return nil, err
-		}
-		if !r.Clean {
-			return nil, fmt.Errorf("fsck %s: %s: %s (%d problems)", role, r.Problems[0].Where, r.Problems[0].What, len(r.Problems))
-		}
-	}
-	suite, _ := config.ParseSuite(d.Suite) // cannot fail: it was checked
-	size, err := replay.PostSize(suite)
-	if err != nil {
-		return nil, err
-	}
-	result := &demoResult{Released: replay.Released, Accepted: replay.Reports, Rejected: replay.Rejected, Accuracy: replay.Evaluation.Accuracy, Baseline: replay.Baseline.Accuracy,
-		Epsilon: dp.Number(replay.Epsilon.Eps), Entries: book.Entries, Seconds: took.Seconds(), Delta: replay.Epsilon.Delta, Bound: replay.Epsilon.Method,
-		Rounds: d.Rounds, Clients: d.Clients, Trust: d.Trust, Takes: string(d.Participation), Model: hex.EncodeToString(replay.Model[:]),
-		Replayed: true, Clean: true, Report: size, Dir: d.dir, population: float64(book.Epsilon)}
-	if m := replay.Task.PerClient(); m > 1 {
-		result.Messages, result.Local = m, replay.Local
-	}
-	return result, nil
-}
-
-func (r *demoResult) print(w io.Writer) error {
-	p := printer{w: w}
-	p.row("test accuracy", "%.2f %%", 100*r.Accuracy)
-	p.row("baseline", "%.2f %%, always the most frequent class", 100*r.Baseline)
-	p.row("epsilon", "%s at delta = %g (%s, proved; replace one client), counted from %s", roundUp(float64(r.Epsilon)), r.Delta, r.Bound, counted(r.Entries, "ledger entry"))
-	p.row("rounds", "%d of %d released, %s summed, %d bytes each", r.Released, r.Rounds, counted(r.Accepted, "report"), r.Report)
-	for reason, n := range r.Rejected {
-		p.row("", "%d %s", n, reason)
-	}
-	if r.Messages > 1 {
-		p.row("", "%d messages of each client in a round: epsilon %s together without the shuffle", r.Messages, roundUp(r.Local))
-	}
-	p.row("model", "%.16s…: the recorded reports give it again, bit for bit", r.Model)
-	p.row("stores", "clean")
-	p.row("time", "%.0f s", r.Seconds)
-	if r.Dir != "" {
-		p.row("directory", "%s", r.Dir)
-	}
-	return p.err
 }

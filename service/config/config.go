@@ -220,6 +220,10 @@ type Client struct {
 	// Tasks are the digests of the tasks to take part in; none: every task that the policy
 	// allows.
 	Tasks []string `yaml:"tasks"`
+	// Ready is a file that exists while the process runs and its clients are ready for rounds of
+	// all named tasks, or of one if none is named. They ask for their sessions at once then.
+	// Default: none.
+	Ready string `yaml:"ready,omitempty"`
 	// Policy is what these clients agree to. Required.
 	Policy Policy        `yaml:"policy"`
 	Agreed client.Policy `yaml:"-"` // Policy, as Load reads it

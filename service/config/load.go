@@ -333,7 +333,7 @@ func (c *Client) defaults() {
 }
 
 func (c *Client) finish(path string) (err error) {
-	at(path, &c.Credentials, &c.Dir, &c.Roots)
+	at(path, &c.Credentials, &c.Dir, &c.Roots, &c.Ready)
 	if c.Data != "mnist" {
 		at(path, &c.Data)
 	}

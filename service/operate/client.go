@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -44,13 +45,28 @@ func serveClients(ctx context.Context, path string, o Options) error {
 			members[i].Source = programClient{p, c.First + int64(i)}
 		}
 	}
-	join.Prepare = o.Ready != nil
+	join.Prepare = o.Ready != nil || c.Ready != ""
+	if c.Ready != "" {
+		defer os.Remove(c.Ready) // it may not be there
+		if err := os.Remove(c.Ready); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return config.Errorf("ready: %w", err)
+		}
+	}
 	var agreed atomic.Int64
 	logged := newCauses(o.Log)
 	join.Watch = func(n client.Notice) {
 		logged.told(n, time.Now())
-		if n.What == client.Agreed && o.Ready != nil && agreed.Add(1) == int64(len(join.Tasks)) {
+		if n.What != client.Agreed {
+			return
+		}
+		did := agreed.Add(1)
+		if o.Ready != nil && did == int64(len(join.Tasks)) {
 			o.Ready()
+		}
+		if c.Ready != "" && did == max(1, int64(len(join.Tasks))) {
+			if err := os.WriteFile(c.Ready, nil, 0o600); err != nil {
+				o.Log.Error("the file ready cannot be written", "error", err)
+			}
 		}
 	}
 	f, err := client.NewFleet(join, members)

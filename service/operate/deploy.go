@@ -31,21 +31,24 @@ type Loopback struct {
 	Dir        string
 	Clients    int // number of enrolled clients
 	Processes  int // number of processes that run them
+	External   int // number of further clients, each with a directory, that somebody else runs
 	Aggregator bool
 	MinReports int64
 	Suite      wire.Suite // suite of the sealing keys
 	Epsilon    float64    // the population's budget
 	Delta      float64
 	Data       string        // the data set of clients and coordinator
+	Gradients  string        // a program that has the clients' data, in place of Data; "": none
 	Policy     config.Policy // the policy of the clients
 	Spread     time.Duration
 }
 
 // Config returns the path of a process's configuration. process is a role, or clients-0,
-// clients-1 and so on for the processes that run clients.
+// clients-1 and so on for the processes that run clients, or external-0 and so on for clients
+// that somebody else runs.
 func (l Loopback) Config(process string) string {
 	file := process
-	if strings.HasPrefix(process, "clients-") {
+	if strings.HasPrefix(process, "clients-") || strings.HasPrefix(process, "external-") {
 		file = RoleClient
 	}
 	return filepath.Join(l.Dir, process, file+".yaml")
@@ -171,6 +174,29 @@ func (l Loopback) Create(ctx context.Context) error {
 
 type toClients struct{ shuffler, coordinator, shufflerKey, coordinatorKey string }
 
+// group is the clients of one process.
+type group struct {
+	name     string
+	n, first int
+	external bool
+}
+
+func (l Loopback) groups() (out []group) {
+	first := 0
+	for i := range l.Processes {
+		n := l.Clients*(i+1)/l.Processes - first
+		out = append(out, group{fmt.Sprint("clients-", i), n, first, false})
+		first += n
+	}
+	for i := range l.External {
+		out = append(out, group{fmt.Sprint("external-", i), 1, first + i, true})
+	}
+	return out
+}
+
+// externalAnswer is the time that programs of others have for a gradient.
+const externalAnswer = 5 * time.Second
+
 // enrol makes the clients' credentials, the roster and their configurations.
 func (l Loopback) enrol(population string, to toClients) error {
 	var roster, roots []byte
@@ -181,11 +207,9 @@ func (l Loopback) enrol(population string, to toClients) error {
 		}
 		roots = append(roots, b...)
 	}
-	first := 0
-	for i := range l.Processes {
-		n := l.Clients*(i+1)/l.Processes - first
-		dir := filepath.Dir(l.Config(fmt.Sprint("clients-", i)))
-		if _, err := config.GenerateCredentials(dir, n); err != nil {
+	for _, g := range l.groups() {
+		dir := filepath.Dir(l.Config(g.name))
+		if _, err := config.GenerateCredentials(dir, g.n); err != nil {
 			return err
 		}
 		b, err := os.ReadFile(filepath.Join(dir, config.RosterFile))
@@ -196,24 +220,29 @@ func (l Loopback) enrol(population string, to toClients) error {
 		if err := config.WriteNew(filepath.Join(dir, "servers.crt"), roots, 0o644); err != nil {
 			return err
 		}
-		c := config.Client{Population: population, Credentials: config.CredentialsFile, Dir: "ledger", Roots: "servers.crt", Data: l.Data, First: int64(first),
+		c := config.Client{Population: population, Credentials: config.CredentialsFile, Dir: "ledger", Roots: "servers.crt", Data: l.Data, First: int64(g.first),
 			Shuffler: config.Party{URL: to.shuffler, Key: to.shufflerKey}, Coordinator: config.Party{URL: to.coordinator, Key: to.coordinatorKey},
 			Policy: l.Policy, Spread: l.Spread, Log: "info"}
-		if err := writeYAML(l.Config(fmt.Sprint("clients-", i)), c); err != nil {
+		if l.Gradients != "" {
+			c.Data, c.Gradients, c.Answer = "", l.Gradients, externalAnswer
+		}
+		if g.external {
+			c.Ready = "ready"
+		}
+		if err := writeYAML(l.Config(g.name), c); err != nil {
 			return err
 		}
 		if err := client.CreateLedger(filepath.Join(dir, "ledger")); err != nil {
 			return err
 		}
-		first += n
 	}
 	return config.WriteNew(filepath.Join(l.Dir, RoleShuffler, config.RosterFile), roster, 0o644)
 }
 
 // SetTasks has the client processes take part in these tasks only, and end with them.
 func (l Loopback) SetTasks(ids ...string) error {
-	for i := range l.Processes {
-		b, err := os.ReadFile(l.Config(fmt.Sprint("clients-", i)))
+	for _, g := range l.groups() {
+		b, err := os.ReadFile(l.Config(g.name))
 		if err != nil {
 			return fmt.Errorf("operate: %w", err)
 		}
@@ -222,7 +251,7 @@ func (l Loopback) SetTasks(ids ...string) error {
 			return fmt.Errorf("operate: %w", err)
 		}
 		c.Tasks = ids
-		if err := writeYAML(l.Config(fmt.Sprint("clients-", i)), c); err != nil {
+		if err := writeYAML(l.Config(g.name), c); err != nil {
 			return err
 		}
 	}

@@ -33,7 +33,9 @@ type replayed struct {
 	Entries int64    // number of the task's ledger entries
 	Epsilon dp.Bound // computed again from the ledger's events, at the task's δ
 	Model   [32]byte // digest of the released model, which equals the replay's
-	// Evaluation is the result of the released model on the test set.
+	Theta   []float32
+	// Evaluation is the result of the released model on the test set; nil if only a program can
+	// evaluate it.
 	Evaluation *model.Evaluation
 	// Baseline is the best constant's result on the same examples.
 	Baseline train.Baseline
@@ -132,8 +134,10 @@ func ReplayTask(ctx context.Context, path string, id [32]byte) (*replayed, error
 			return nil, err
 		}
 	}
-	out.Baseline = task.Baseline
-	out.Evaluation, err = task.Evaluate(theta)
+	out.Baseline, out.Theta = task.Baseline, theta
+	if task.Config.Dim == 0 {
+		out.Evaluation, err = task.Evaluate(theta)
+	}
 	return out, err
 }
 
