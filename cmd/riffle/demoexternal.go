@@ -104,11 +104,6 @@ func (d *demo) ready() (n int64) {
 
 // invite says how the user's clients are started, and waits until all are ready.
 func (d *demo) invite(ctx context.Context, c *children, show output, stderr io.Writer) error {
-	for i := range d.External {
-		if err := os.Remove(d.readyFile(i)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-	}
 	program := d.Gradients
 	if program == "" {
 		program = "python3 grad.py"
