@@ -26,7 +26,7 @@ func (r *rounds) ask(ctx context.Context, source asker, t sendTime, o announced)
 		begun = t.asked
 	}
 	by := begun.Add(r.fleet.answerTime(time.UnixMilli(o.ann.Deadline).Sub(begun)))
-	at = by.Add(t.at.Sub(o.begun))
+	at = by.Add(t.at.Sub(t.begun))
 	if r.fleet.planned != nil {
 		r.fleet.planned(begun, by, at)
 	}

@@ -32,6 +32,7 @@ const mostSealed = 4096
 // asks for it in the first half of the spread, and sends in the second.
 type sendTime struct {
 	member   *member
+	begun    time.Time // from when on these times are drawn
 	at       time.Time // when to send, with a session that the client already has
 	ask      time.Time // when to ask for a session
 	asked    time.Time // when all sessions have been asked for
@@ -47,10 +48,14 @@ func (r *rounds) runMembers(ctx context.Context, o announced) error {
 	if spread == 0 {
 		spread = min(time.Minute, time.Until(deadline)/10)
 	}
+	spread = min(spread, time.Until(deadline)/2) // a late model must not make reports too late
+	// Times are drawn when the model is there: whoever sends it slowly must not see when each report
+	// is made.
+	begun := time.Now()
 	jitter := newBackoff().src
 	times := make([]sendTime, len(f.members))
 	for i, m := range f.members {
-		times[i] = sendTime{m, o.begun.Add(upTo(jitter, spread)), o.begun.Add(upTo(jitter, spread/2)), o.begun.Add(max(0, spread/2)), o.begun.Add(spread/2 + upTo(jitter, spread/2))}
+		times[i] = sendTime{m, begun, begun.Add(upTo(jitter, spread)), begun.Add(upTo(jitter, spread/2)), begun.Add(max(0, spread/2)), begun.Add(spread/2 + upTo(jitter, spread/2))}
 	}
 	slices.SortStableFunc(times, func(a, b sendTime) int { return a.at.Compare(b.at) })
 

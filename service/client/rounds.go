@@ -40,7 +40,6 @@ type announced struct {
 	digest    [32]byte
 	enrolment wire.Enrolment
 	theta     []float32
-	begun     time.Time
 }
 
 func (r *rounds) run(ctx context.Context) error {
@@ -137,8 +136,7 @@ func (r *rounds) round(ctx context.Context, ann wire.Announcement) error {
 	}); err != nil {
 		return err
 	}
-	begun := time.Now()
-	if err := r.terms.Admit(ann, e, begun); err != nil {
+	if err := r.terms.Admit(ann, e, time.Now()); err != nil {
 		return err
 	}
 	// Fetch the model whatever each client decides later, so that the download reveals
@@ -157,7 +155,7 @@ func (r *rounds) round(ctx context.Context, ann wire.Announcement) error {
 		r.model, r.coming = ann.ModelDigest, nil
 	}
 	select {
-	case r.queue <- announced{ann, digest, e, r.theta, begun}:
+	case r.queue <- announced{ann, digest, e, r.theta}:
 	default:
 		// Drop the round but keep polling, so that timing reveals nothing.
 		f.notify(Notice{What: Declined, Task: r.terms.ID, Round: ann.Round,
