@@ -135,7 +135,7 @@ func (c *checkFlag) run(cmd *cobra.Command, role, config, program string) error 
 }
 
 func newServe() *cobra.Command {
-	var config string
+	var config, program string
 	var check checkFlag
 	cmd := &cobra.Command{
 		Use:   "serve coordinator|shuffler|aggregator|all",
@@ -149,23 +149,37 @@ configuration is complete, whether keys and store exist, and whether peers answe
 the keys that this role expects. Exit code 2 means that something must be mended here;
 1 means that a peer does not answer.
 
+With --evaluate a program of yours evaluates the models of tasks whose clients' programs
+compute the gradients (model external): a command that riffle starts, or unix: and the
+path of a socket. Its numbers are shown wherever accuracy is. It runs beside the rounds,
+which never wait for it; if it fails, riffle task show says why and the task goes on.
+
 With "all" every role runs in this process, for development.`,
 		Example: `  riffle serve shuffler --config docs/deploy/shuffler.yaml
-  riffle serve shuffler --config docs/deploy/shuffler.yaml --check`,
+  riffle serve shuffler --config docs/deploy/shuffler.yaml --check
+  riffle serve coordinator --config docs/deploy/coordinator.yaml --evaluate 'python3 python/examples/numpy_mlp.py'`,
 		Args: roleArg(serverRoles),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case program != "" && args[0] != operate.RoleCoordinator && args[0] != operate.RoleAll:
+				return usage("--evaluate goes with the coordinator, which has the models, not with %s", args[0])
+			case cmd.Flags().Changed("evaluate") && strings.TrimSpace(program) == "":
+				return usage("--evaluate names no program")
+			}
 			if check.on {
-				return check.run(cmd, args[0], config, "")
+				return check.run(cmd, args[0], config, program)
 			}
 			if args[0] == operate.RoleAll {
 				fmt.Fprintln(cmd.ErrOrStderr(), "riffle:", singleOperator)
 			}
 			return service(cmd, func(ctx context.Context, o operate.Options) error {
+				o.Evaluate = program
 				return operate.Serve(ctx, args[0], config, o)
 			})
 		},
 	}
 	require(cmd, &config, "config", "YAML configuration of the role")
+	cmd.Flags().StringVar(&program, "evaluate", "", "program that evaluates models of programs, in place of the configuration's: a command, or unix:PATH")
 	check.flags(cmd.Flags())
 	addUnderDemo(cmd.Flags())
 	return cmd

@@ -69,6 +69,12 @@ func taskJSON(t *operatorv1.Task, more map[string]any) map[string]any {
 	if t.Error != "" {
 		out["error"] = t.Error
 	}
+	if t.EvaluatedRound != 0 { // a program evaluates
+		out["evaluated_round"], out["metrics"] = t.EvaluatedRound, asNumbers(t.Numbers)
+	}
+	if t.EvaluationError != "" {
+		out["evaluation_error"] = t.EvaluationError
+	}
 	maps.Copy(out, more)
 	return out
 }
@@ -156,6 +162,14 @@ func printTask(p *printer, t *operatorv1.Task) {
 	}
 	if t.Loss != nil {
 		p.row("loss", "%.4f%s", *t.Loss, besides(t.BaselineLoss, func(x float64) string { return fmt.Sprintf("%.4f", x) }))
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Numbers)) {
+		p.row(visible(name), "%.6g", t.Numbers[name])
+	}
+	if t.EvaluationError != "" {
+		p.row("evaluation", "failed after round %d: %s", t.EvaluatedRound, visible(plainly(t.EvaluationError)))
+	} else if t.EvaluatedRound != 0 && t.EvaluatedRound != t.Round {
+		p.row("evaluation", "of the model after round %d", t.EvaluatedRound)
 	}
 	p.row("model", "%s", t.Model)
 	if t.Error != "" {

@@ -227,3 +227,25 @@ func TestGrouped(t *testing.T) {
 		}
 	}
 }
+
+// An evaluation that comes when further rounds have ended is put where it belongs, and pages get
+// the curve anew.
+func TestLateEvaluation(t *testing.T) {
+	nan := math.NaN()
+	var h measures
+	for r := range int64(5) {
+		h.add(Measure{Round: r + 1, Eps: float64(r), Accuracy: nan, Loss: nan})
+	}
+	before := h.shape
+	h.add(Measure{Round: 3, Eps: nan, Accuracy: .5, Loss: .25})
+	if m := h.list[2]; m.Accuracy != .5 || m.Loss != .25 || m.Eps != 2 || h.shape == before || len(h.list) != 5 {
+		t.Errorf("%+v, %d measures", m, len(h.list))
+	}
+	before = h.shape
+	h.add(Measure{Round: 3, Eps: nan, Accuracy: .7, Loss: .1}) // a resumed run measures it again
+	h.add(Measure{Round: 2, Eps: nan, Accuracy: nan, Loss: nan})
+	h.add(Measure{Round: 0, Eps: nan, Accuracy: .5, Loss: .25}) // before the first
+	if m := h.list[2]; m.Accuracy != .5 || h.shape != before || len(h.list) != 5 {
+		t.Errorf("%+v, %d measures", m, len(h.list))
+	}
+}

@@ -1,7 +1,9 @@
 package dashboard
 
 import (
+	"cmp"
 	"math"
+	"slices"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/protocol/ledger"
@@ -45,6 +47,9 @@ func (h *measures) add(m Measure) {
 	if n := len(h.list); n > 0 && m.Round <= h.list[n-1].Round {
 		if last := &h.list[n-1]; m.Round == last.Round {
 			last.fill(m)
+		} else if i, ok := slices.BinarySearchFunc(h.list, m.Round, func(a Measure, r int64) int { return cmp.Compare(a.Round, r) }); ok && math.IsNaN(h.list[i].Loss) && !math.IsNaN(m.Loss) {
+			h.list[i].fill(m) // an evaluation that came late
+			h.shape++
 		}
 		return // a resumed run measures rounds again that are in the list
 	}

@@ -143,6 +143,11 @@ type Coordinator struct {
 	// Data is the data set on which models are evaluated and from which their shape is taken,
 	// if tasks name a path that is not valid here. Default: as the task says.
 	Data string `yaml:"data"`
+	// Evaluate is a program that evaluates the models of tasks with model external, beside their
+	// rounds: a command, or unix: and the path of a socket. Answer is the longest that it may take
+	// for an answer. Default: none, and two minutes.
+	Evaluate string        `yaml:"evaluate,omitempty"`
+	Answer   time.Duration `yaml:"answer,omitempty"`
 	// Record is a directory in which every opened report is stored, for audits and
 	// demonstrations. Default: none; nothing is stored.
 	Record string `yaml:"record"`

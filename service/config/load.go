@@ -277,6 +277,8 @@ func (c *Coordinator) finish(path string) error {
 		return Errorf("%s: budget needs epsilon above 0 and delta between 0 and 1", path)
 	case c.RoundLength < time.Second:
 		return Errorf("%s: round-length = %v must be at least 1s", path, c.RoundLength)
+	case c.Answer < 0:
+		return Errorf("%s: answer = %v must not be negative", path, c.Answer)
 	case c.Colluders < 0 || c.Workers < 0 || c.PauseAfter < 0:
 		return Errorf("%s: colluders, workers and pause-after must not be negative", path)
 	}

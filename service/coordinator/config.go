@@ -106,6 +106,13 @@ type Job struct {
 	// Evaluate, if not nil, is called with the parameters of a model that was released.
 	// Its result is shown in the task's Status. The next round waits for it.
 	Evaluate func(params []float32) any
+	// Beside, if not nil, evaluates released models beside the rounds, in place of Evaluate. Calls
+	// come one at a time, and not for each model; Evaluate returns when ctx ends. Close is the
+	// last call, after the task has ended.
+	Beside interface {
+		Evaluate(ctx context.Context, params []float32) any
+		Close()
+	}
 	// Guard, if not nil, holds back steps that Evaluate finds worse.
 	Guard *Guard
 	// Record, if not nil, is called with each message of a charged round that could be
@@ -269,7 +276,7 @@ var unknown = dp.Number(math.NaN())
 
 // plainRunner returns a runner with nothing but the task and its status.
 func (s *Service) plainRunner(t Job, w wire.Task) *runner {
-	r := &runner{s: s, t: t, id: wire.Digest(w), task: w, changed: make(chan struct{}), ended: make(chan struct{}), replaced: make(chan struct{}), resume: make(chan chan error)}
+	r := &runner{s: s, t: t, id: wire.Digest(w), task: w, changed: make(chan struct{}), ended: make(chan struct{}), besides: besides{make(chan released, 1)}, replaced: make(chan struct{}), resume: make(chan chan error)}
 	r.status = wire.Status{Task: w, ID: r.id, State: Running, Phase: "starting", Until: w.Rounds, Eps: unknown,
 		Counts: cloned(wire.Counts{}), Spent: map[string]float64{}}
 	r.log = s.config.Log.With("task", w.Name)

@@ -412,6 +412,9 @@ func (r *runner) release(ctx context.Context, c *wire.RoundClosed, o outcome, ev
 		}
 		r.update(func(s *wire.Status) { s.Evaluation, s.EvaluatedAt = evaluation, s.Round })
 	}
+	if r.t.Beside != nil && step {
+		r.besides.offer(c.Round, r.pure.Parameters)
+	}
 	// An object that is not deleted here only takes space.
 	if old != next.Step {
 		_ = db.Delete(ctx, store.Objects, stateName(r.id, old))

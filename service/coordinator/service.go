@@ -83,6 +83,7 @@ func (s *Service) Run(ctx context.Context) error {
 				cancel(err)
 			}
 		})
+		wg.Go(func() { r.evaluateBeside(ctx) })
 	}
 	s.mu.Lock()
 	if s.start != nil {

@@ -41,6 +41,8 @@ type runner struct {
 	attempts int                      // how often the open round's batch was not what was signed
 	logged   map[string]bool          // causes of trouble that were logged since the last round ended
 
+	besides besides // models for the evaluation beside the rounds
+
 	mu        sync.Mutex
 	status    wire.Status
 	announced []byte // signed announcement of the round that is open to clients

@@ -264,9 +264,16 @@ func (r *coordinatorProcess) message(s wire.Status) *operatorv1.Task {
 	for reason, n := range s.Rejected {
 		t.Rejected[string(reason)] = n
 	}
-	if e, ok := s.Evaluation.(evaluation); ok && !math.IsNaN(e.Loss) {
-		t.Accuracy, t.Loss = e.Accuracy, &e.Loss
+	if e, ok := s.Evaluation.(evaluation); ok && !math.IsNaN(float64(e.Loss)) {
+		loss := float64(e.Loss)
+		t.Accuracy, t.Loss = e.Accuracy, &loss
 		t.BaselineAccuracy, t.BaselineLoss = e.BaselineAccuracy, e.BaselineLoss
+	}
+	if e, ok := s.Evaluation.(evaluation); ok && e.beside {
+		t.EvaluatedRound, t.EvaluationError, t.Numbers = s.EvaluatedAt, e.failure, map[string]float64{}
+		for name, x := range e.Numbers {
+			t.Numbers[name] = float64(x)
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

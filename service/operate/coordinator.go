@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -60,6 +62,7 @@ func serveCoordinator(ctx context.Context, path string, o Options) error {
 	if err != nil {
 		return err
 	}
+	c.Evaluate = cmp.Or(o.Evaluate, c.Evaluate)
 	r := &coordinatorProcess{config: c, population: c.ID, version: o.Version, known: map[string]bool{}, unusable: map[string]bool{}, tasks: map[[32]byte]*train.Setup{}}
 	r.own = coordinator.Config{Holder: c.Holder, Workers: c.Workers, Log: o.Log, Hold: o.Hold, PauseAfter: c.PauseAfter}
 	if r.own.Key, err = config.LoadSigning(c.SigningKey); err != nil {
@@ -143,7 +146,7 @@ func (r *coordinatorProcess) runnable(t *train.Setup, made created) (coordinator
 			if err != nil {
 				return nil
 			}
-			out := evaluation{Loss: e.Loss}
+			out := evaluation{Loss: dp.Number(e.Loss)}
 			if r.config.Dashboard != config.NoAddress {
 				if x, err := report.Examine(Examine(t, e, params)); err == nil {
 					out.examined = x
@@ -159,7 +162,9 @@ func (r *coordinatorProcess) runnable(t *train.Setup, made created) (coordinator
 		},
 	}
 	if t.Config.Dim != 0 { // only a program can evaluate it
-		out.Evaluate = nil
+		if out.Evaluate = nil; r.config.Evaluate != "" {
+			out.Beside = newEvaluator(r.config, t.Wire, cmp.Or(r.own.Log, slog.New(slog.DiscardHandler)))
+		}
 	}
 	if g := t.Guard; g != nil {
 		out.Guard = &coordinator.Guard{Metric: g.Metric, Fall: g.Fall, Pause: g.Pause, Measure: func(v any) float64 { return measure(g.Metric, v) }}
@@ -192,13 +197,19 @@ func (r *coordinatorProcess) remember(t *train.Setup) {
 
 // evaluation is a model's result in a task's status.
 type evaluation struct {
-	Accuracy *float64 `json:"accuracy,omitempty"` // nil for a regression
-	Loss     float64  `json:"loss"`
+	Accuracy *float64  `json:"accuracy,omitempty"` // nil for a regression
+	Loss     dp.Number `json:"loss"`
 	examined *report.Examined
 
 	// The best constant's result on the same examples.
 	BaselineAccuracy *float64 `json:"baseline_accuracy,omitempty"`
 	BaselineLoss     *float64 `json:"baseline_loss,omitempty"`
+
+	// Numbers are a program's others. If it failed, failure says why: to the operator only.
+	Numbers map[string]dp.Number `json:"metrics,omitempty"`
+	Failed  bool                 `json:"failed,omitempty"`
+	failure string
+	beside  bool // whether a program made the evaluation beside the rounds
 }
 
 // measure reads a guard's metric off an evaluation, larger being better; NaN if it has
@@ -211,7 +222,7 @@ func measure(metric string, v any) float64 {
 	case metric == "accuracy":
 		return *e.Accuracy
 	}
-	return -e.Loss
+	return -float64(e.Loss)
 }
 
 // shortestRound is the shortest time that clients may have to report.
@@ -350,6 +361,8 @@ func coordinatorMetrics(list []wire.Status) []endpoint.Metric {
 			return 0
 		}),
 	}
+	numbers := endpoint.Metric{Name: "riffle_evaluation", Help: "What the last evaluation of a released model measured, by name.", Kind: endpoint.Gauge}
+	broken := endpoint.Metric{Name: "riffle_evaluation_failed", Help: "1 if the program that evaluates failed on the last model it was given.", Kind: endpoint.Gauge}
 	rejected := endpoint.Metric{Name: "riffle_reports_rejected_total", Help: "Refused reports, the shuffler's and the coordinator's, by reason.", Kind: endpoint.Counter}
 	failed := endpoint.Metric{Name: "riffle_rounds_failed_by_reason_total", Help: "Rounds that were charged but gave no step, by reason.", Kind: endpoint.Counter}
 	seconds := endpoint.Metric{Name: "riffle_phase_seconds_total", Help: "Time spent in a phase.", Kind: endpoint.Counter}
@@ -361,6 +374,15 @@ func coordinatorMetrics(list []wire.Status) []endpoint.Metric {
 		for _, reason := range coordinator.FailureReasons {
 			failed.Samples = append(failed.Samples, endpoint.Sample{Labels: append(slices.Clip(task), "reason", reason), Value: float64(s.FailedBy[reason])})
 		}
+		if e, ok := s.Evaluation.(evaluation); ok {
+			all := e.figures()
+			for _, name := range slices.Sorted(maps.Keys(all)) {
+				numbers.Samples = append(numbers.Samples, endpoint.Sample{Labels: append(slices.Clip(task), "number", name), Value: all[name]})
+			}
+			if e.beside {
+				broken.Samples = append(broken.Samples, endpoint.Sample{Labels: task, Value: map[bool]float64{true: 1}[e.Failed]})
+			}
+		}
 		for phase, v := range s.Spent {
 			seconds.Samples = append(seconds.Samples, endpoint.Sample{Labels: append(slices.Clip(task), "phase", phase), Value: v})
 		}
@@ -368,7 +390,7 @@ func coordinatorMetrics(list []wire.Status) []endpoint.Metric {
 	slices.SortFunc(seconds.Samples, func(a, b endpoint.Sample) int {
 		return strings.Compare(fmt.Sprint(a.Labels), fmt.Sprint(b.Labels))
 	})
-	return append(out, rejected, failed, seconds)
+	return append(out, rejected, failed, seconds, numbers, broken)
 }
 
 // source returns a shuffler for a peer that reads from it.

@@ -87,6 +87,8 @@ type shownTask struct {
 
 	examined   *report.Examined
 	examinedAt int64
+
+	evaluatedAt int64 // the round of the last evaluation that was shown
 }
 
 // progress is how far a history goes. A round is shown before its model is evaluated.
@@ -153,9 +155,10 @@ func (v *pageWriter) show(ctx context.Context, s wire.Status) {
 		last = &shownTask{accuracy: math.NaN(), loss: math.NaN()}
 		v.tasks[s.ID] = last
 	}
-	if last.over && s.Error == "" && len(v.plans[s.ID]) == cap(v.plans[s.ID]) {
+	if last.over && s.Error == "" && s.EvaluatedAt == last.evaluatedAt && len(v.plans[s.ID]) == cap(v.plans[s.ID]) {
 		return // nothing changes any more
 	}
+	last.evaluatedAt = s.EvaluatedAt
 	last.over = s.State != coordinator.Running && s.State != coordinator.Paused
 	// An error is over once a round has ended since.
 	if s.Error != last.error {
@@ -183,12 +186,19 @@ func (v *pageWriter) show(ctx context.Context, s wire.Status) {
 	}
 	m := dashboard.Measure{Round: s.Round, Eps: float64(s.Eps), Accuracy: math.NaN(), Loss: math.NaN(), Seconds: last.before + time.Since(v.begun).Seconds()}
 	if e, ok := s.Evaluation.(evaluation); ok && s.EvaluatedAt == s.Round {
-		if m.Loss = e.Loss; e.Accuracy != nil {
+		if m.Loss = float64(e.Loss); e.Accuracy != nil {
 			m.Accuracy = *e.Accuracy
 		}
 	}
 	if s.Round > 0 {
 		v.board.Measured(id, m)
+		if e, ok := s.Evaluation.(evaluation); ok && e.beside && s.EvaluatedAt < s.Round { // it came after a further round
+			late := dashboard.Measure{Round: s.EvaluatedAt, Eps: math.NaN(), Accuracy: math.NaN(), Loss: float64(e.Loss)}
+			if e.Accuracy != nil {
+				late.Accuracy = *e.Accuracy
+			}
+			v.board.Measured(id, late)
+		}
 		last.measured = progress{s.Round, s.EvaluatedAt == s.Round}
 	}
 }
@@ -221,7 +231,7 @@ func (v *pageWriter) task(ctx context.Context, id string, s wire.Status, last *s
 		t.Why = s.Error
 	}
 	if e, ok := s.Evaluation.(evaluation); ok {
-		if t.Loss = dp.Number(e.Loss); e.Accuracy != nil {
+		if t.Loss = e.Loss; e.Accuracy != nil {
 			t.Accuracy = dp.Number(*e.Accuracy)
 		}
 	}
@@ -251,7 +261,7 @@ func (v *pageWriter) task(ctx context.Context, id string, s wire.Status, last *s
 	}
 	c := made.Config
 	t.Expected, t.Budget = dp.Number(made.ExpectedReports), dp.Number(c.Epsilon)
-	t.Numbers = made.Regression
+	t.Numbers = made.Regression && made.Config.Dim == 0
 	t.Facts = facts(made)
 	t.Privacy = promise(made, s)
 	switch {
@@ -260,7 +270,11 @@ func (v *pageWriter) task(ctx context.Context, id string, s wire.Status, last *s
 	case made.Data == nil:
 		t.Blind = "The task has ended, and none of its models was evaluated here."
 	case made.Config.Dim != 0:
-		t.Blind = "Only the clients' programs know this task's model: nobody evaluates it here."
+		if e, ok := s.Evaluation.(evaluation); ok {
+			e.program(&t)
+		} else if v.process.config.Evaluate == "" {
+			t.Blind = "Only programs know this task's model, and this coordinator has none that evaluates it (evaluate in its configuration)."
+		}
 		t.Planned = dp.Number(v.planned(ctx, s.ID, made))
 	default:
 		Compare(&t, made)

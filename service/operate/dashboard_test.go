@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/page/dashboard"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/train"
@@ -59,7 +60,7 @@ func TestPageShowsTheBaseline(t *testing.T) {
 	}
 	nan := math.NaN()
 	classes, numbers := labelled(t, false), labelled(t, true)
-	of := func(accuracy, loss float64) evaluation { return evaluation{Accuracy: &accuracy, Loss: loss} }
+	of := func(accuracy, loss float64) evaluation { return evaluation{Accuracy: &accuracy, Loss: dp.Number(loss)} }
 	share := classes.Baseline.Accuracy
 	for name, c := range map[string]struct {
 		made     *train.Setup

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +53,8 @@ func (n *inspection) wrong(what string, err error) {
 // Inspect checks everything that a role, or clients, need before they run: the configuration
 // is complete and has none of the example's values; keys exist, are valid and readable by
 // their owner only; the store has been made; and peers answer with the pinned keys. It
-// changes nothing. program is a client's program in place of the configuration's data; "": none.
+// changes nothing. program is a client's program in place of the configuration's data, or
+// the coordinator's in place of its evaluate; "": none.
 func Inspect(ctx context.Context, role, path, program string) ([]finding, error) {
 	if role == RoleAll {
 		c, err := config.Load[config.All](path)
@@ -81,7 +83,7 @@ func Inspect(ctx context.Context, role, path, program string) ([]finding, error)
 	case RoleShuffler:
 		n.shuffler(ctx, path)
 	case RoleCoordinator:
-		n.coordinator(ctx, path, len(left) == 0)
+		n.coordinator(ctx, path, program, len(left) == 0)
 	case RoleAggregator:
 		n.aggregator(ctx, path, len(left) == 0)
 	case RoleClient:
@@ -151,7 +153,7 @@ func (n *inspection) shuffler(ctx context.Context, path string) {
 	n.store(func() (*store.Store, error) { return openStore(ctx, c.Store) })
 }
 
-func (n *inspection) coordinator(ctx context.Context, path string, call bool) {
+func (n *inspection) coordinator(ctx context.Context, path, program string, call bool) {
 	c, err := config.Load[config.Coordinator](path)
 	n.wrong("configuration", err)
 	if err != nil {
@@ -168,6 +170,8 @@ func (n *inspection) coordinator(ctx context.Context, path string, call bool) {
 		_, err := os.Stat(c.Data)
 		n.wrong("data", err)
 	}
+	c.Evaluate = cmp.Or(program, c.Evaluate)
+	n.evaluator(ctx, c)
 	n.store(func() (*store.Store, error) { return openCoordinatorStore(ctx, c) })
 	s := &server{process: c.Process}
 	source, err := s.source(c.Shuffler)

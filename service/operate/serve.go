@@ -37,6 +37,9 @@ type Options struct {
 	// place of those of the configuration, and of its data.
 	Gradients string
 	Answer    time.Duration
+	// Evaluate, if not empty, is the program that evaluates a coordinator's models of programs, in
+	// place of the configuration's.
+	Evaluate string
 }
 
 // Serve runs a role until ctx ends, finishes what was begun and returns nil. Clients end with

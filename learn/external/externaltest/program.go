@@ -340,8 +340,20 @@ func Serve(mode string, r io.Reader, w io.Writer) {
 				meta["auc"] = "good"
 			case "odd-name":
 				meta["AUC"] = "1"
+			case "baseline":
+				meta["baseline_accuracy"], meta["baseline_loss"] = "0.75", "inf"
+			case "nan-loss":
+				meta["loss"] = "nan"
+			case "evaluation-dies":
+				note("FileNotFoundError: test.npz")
+				os.Exit(1)
+			case "evaluation-hangs":
+				time.Sleep(time.Hour)
 			}
 			_, _ = w.Write(Answer(meta, "", "", nil, nil))
+			if mode == "evaluates-once" {
+				os.Exit(0)
+			}
 		case "close":
 			switch mode {
 			case "stays":

@@ -1,0 +1,13 @@
+package operate
+
+import (
+	"os"
+	"testing"
+
+	"github.com/riffle-dp/riffle/learn/external/externaltest"
+)
+
+func TestMain(m *testing.M) {
+	externaltest.Main()
+	os.Exit(m.Run())
+}
