@@ -117,7 +117,7 @@ func TestTrainShowsPrograms(t *testing.T) {
 	}
 	out.Reset()
 	errs.Reset()
-	if code := run([]string{"eval", dir}, &out, &errs); code != 0 || !strings.Contains(out.String(), "model                external, 5 parameters\ntest accuracy        50.00 % of 100\n") ||
+	if code := run([]string{"eval", dir, "--gradients", externaltest.Program("nan")}, &out, &errs); code != 0 || !strings.Contains(out.String(), "model                external, 5 parameters\ntest accuracy        50.00 % of 100\n") ||
 		!strings.Contains(out.String(), "auc                  NaN\n") || !strings.Contains(out.String(), "the program gives none") {
 		t.Errorf("%d: %s%s", code, out.String(), errs.String())
 	}
@@ -125,10 +125,11 @@ func TestTrainShowsPrograms(t *testing.T) {
 		t.Errorf("%v", e)
 	}
 	for want, args := range map[string][]string{
-		"name it with --gradients": {filepath.Join(dir, "model.safetensors")},
-		"it has the data":          {dir, "--data", "mnist"},
-		"must be at least 1":       {dir, "--answer-seconds", "0"},
-		"has 9 parameters":         {dir, "--gradients", externaltest.Program("fast=9")},
+		"name it with --gradients":                      {filepath.Join(dir, "model.safetensors")},
+		"eval starts no program that only a file names": {dir},
+		"it has the data":                               {dir, "--data", "mnist", "--gradients", externaltest.Program("slow")},
+		"must be at least 1":                            {dir, "--answer-seconds", "0", "--gradients", externaltest.Program("slow")},
+		"has 9 parameters":                              {dir, "--gradients", externaltest.Program("fast=9")},
 	} {
 		errs.Reset()
 		if code := run(append([]string{"eval"}, args...), &out, &errs); code != 2 || !strings.Contains(errs.String(), want) {
