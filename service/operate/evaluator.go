@@ -126,8 +126,8 @@ func (e evaluation) figures() map[string]float64 {
 // program shows on the page what a program says of a model: its figures, and the best constant's.
 func (e evaluation) program(t *dashboard.View) {
 	if e.Failed {
-		line, _, _ := strings.Cut(e.failure, "\n")
-		t.Blind = "The program that evaluates the model failed: " + shortened(strings.TrimSuffix(line, "; its last lines:"), 300)
+		// Why is for the operator: others see this page too, and a program may say anything.
+		t.Blind = "The program that evaluates the model failed; riffle task show says why."
 		return
 	}
 	t.Evaluated = "the program's examples"

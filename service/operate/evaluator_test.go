@@ -135,7 +135,7 @@ func TestPageShowsProgramsNumbers(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	hostile := evaluation{Loss: dp.Number(math.NaN()), Failed: true, beside: true, failure: `program "x" <script>alert(1)</script>` + strings.Repeat("y", 1000) + "; its last lines:\n  | secret path"}
-	if got := see("x", hostile); !strings.Contains(got.Blind, "failed: program") || strings.Contains(got.Blind, "secret") || len(got.Blind) > 400 || !math.IsNaN(float64(got.Accuracy)) {
+	if got := see("x", hostile); !strings.Contains(got.Blind, "failed; riffle task show says why") || strings.Contains(got.Blind, "alert") || strings.Contains(got.Blind, "secret") || !math.IsNaN(float64(got.Accuracy)) {
 		t.Errorf("%q", got.Blind)
 	}
 	if got := see("", nil); !strings.Contains(got.Blind, "evaluate in its configuration") {
