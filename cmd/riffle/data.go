@@ -56,6 +56,7 @@ var declarations = [3]string{"categories", "missing", "drop"}
 func newDataInfo() *cobra.Command {
 	var data, label string
 	var declared [3]string
+	var pictures pictureFlags
 	var regression, ranges, asJSON bool
 	cmd := &cobra.Command{
 		Use: "info", Short: "Print a data set's shape and its classes",
@@ -88,7 +89,7 @@ in a file; the ranges for riffle train must be public, known without looking.`,
 					return usage("--%s goes with a .csv file, not with --data %s", name, data)
 				}
 			}
-			trainSet, test, err := train.LoadImages(data)
+			trainSet, test, err := train.LoadImages(pictures.of(data))
 			if err != nil {
 				return err
 			}
@@ -110,17 +111,34 @@ in a file; the ranges for riffle train must be public, known without looking.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&data, "data", "mnist", "mnist, a folder of IDX or CIFAR-10 files, or a .csv file")
+	cmd.Flags().StringVar(&data, "data", "mnist", "mnist, a folder of IDX or CIFAR-10 files or of pictures, or a .csv file")
 	cmd.Flags().StringVar(&label, "label", "", "column of a .csv file to predict")
 	var rows setting.Table
 	for i, what := range declarations {
 		rows = append(rows, setting.Field{Name: what, Into: &declared[i], Check: checkOf(what), Help: rowOf(what).Help})
 	}
-	bind(cmd, rows)
+	bind(cmd, append(rows, pictures.rows()...))
 	cmd.Flags().BoolVar(&regression, "regression", false, "the column to predict holds numbers, not classes")
 	cmd.Flags().BoolVar(&ranges, "ranges", false, "also print the least and greatest value of each column of a .csv file")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// pictureFlags say how a folder of PNG and JPEG files is read.
+type pictureFlags struct{ size, colours string }
+
+func (p *pictureFlags) rows() setting.Table {
+	return setting.Table{
+		{Name: "image-size", Into: &p.size, Check: checkOf("image-size"), Help: rowOf("image-size").Help},
+		{Name: "image-colours", Into: &p.colours, Values: valuesOf("image-colours"), Help: rowOf("image-colours").Help},
+	}
+}
+
+// of returns the configuration for LoadImages, with a fifth of the pictures for the test.
+func (p *pictureFlags) of(data string) train.Config {
+	c := train.Default()
+	c.Data, c.ImageSize, c.ImageColours, c.TestFraction = data, p.size, p.colours, .2
+	return c
 }
 
 type columnRange struct {
@@ -172,6 +190,7 @@ func tableInfo(w io.Writer, data, label string, file *dataset.CSV, ranges, asJSO
 
 func newDataExport() *cobra.Command {
 	var data, out string
+	var pictures pictureFlags
 	var synthetic dataset.SyntheticKind
 	var zipped bool
 	var n, dim int64
@@ -185,7 +204,7 @@ func newDataExport() *cobra.Command {
 			}
 			foreign := []string{"n", "dim", "seed"}
 			if synthetic != "" {
-				foreign = []string{"data", "gzip"}
+				foreign = []string{"data", "gzip", "image-size", "image-colours"}
 			}
 			for _, name := range foreign {
 				if cmd.Flags().Changed(name) {
@@ -205,7 +224,7 @@ func newDataExport() *cobra.Command {
 			if entries, err := os.ReadDir(out); err == nil && len(entries) > 0 {
 				return usage("--out %s is not empty", out)
 			}
-			trainSet, test, err := train.LoadImages(data)
+			trainSet, test, err := train.LoadImages(pictures.of(data))
 			if err != nil {
 				return err
 			}
@@ -219,7 +238,7 @@ func newDataExport() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&data, "data", "mnist", "mnist, or a folder of IDX or CIFAR-10 files")
+	cmd.Flags().StringVar(&data, "data", "mnist", "mnist, or a folder of IDX or CIFAR-10 files or of pictures")
 	cmd.Flags().StringVar(&out, "out", "", "folder to write, new or empty; with --synthetic a new .csv file")
 	cmd.Flags().BoolVar(&zipped, "gzip", false, "compress the files")
 	bind(cmd, setting.Table{
@@ -227,6 +246,7 @@ func newDataExport() *cobra.Command {
 		{Name: "n", Into: &n, Default: "10000", Help: "synthetic rows (1e6 notation is fine)"},
 		{Name: "dim", Into: &dim, Default: "5", Help: "features of a synthetic row"},
 	})
+	bind(cmd, pictures.rows())
 	cmd.Flags().Uint64Var(&seed, "seed", 1, "seed of synthetic rows")
 	return cmd
 }

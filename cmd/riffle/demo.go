@@ -186,7 +186,7 @@ func (d *demo) settle(ctx context.Context, task train.PrivacyConfig, eps0, epsil
 		if err := d.describe(ctx, &c); err != nil {
 			return err
 		}
-	} else if images, _, err := train.LoadImages(d.Data); err != nil {
+	} else if images, _, err := train.LoadImages(train.Config{DataConfig: train.DataConfig{Data: d.Data}}); err != nil {
 		return err
 	} else if c.PerClient = int64(images.Len()) / n; c.PerClient < 1 {
 		c.PerClient = 1 // more clients than images, so an image stands for several

@@ -33,6 +33,10 @@ type Images struct {
 	Pixels []byte
 	// Labels holds one label per image, each below Classes.
 	Labels []uint8
+	// Blank marks the images that stand in for files that cannot be used, and Why is the error of
+	// the first. nil: none.
+	Blank []bool
+	Why   error
 }
 
 // Len returns the number of images.
@@ -52,12 +56,16 @@ func (im *Images) Subset(index []int) (*Images, error) {
 	out := *im
 	out.Pixels = make([]byte, 0, len(index)*im.Size())
 	out.Labels = make([]uint8, 0, len(index))
+	out.Blank = nil
 	for _, i := range index {
 		if i < 0 || i >= im.Len() {
 			return nil, fmt.Errorf("dataset: index %d outside the %d images of %s", i, im.Len(), im.Name)
 		}
 		out.Pixels = append(out.Pixels, im.image(i)...)
 		out.Labels = append(out.Labels, im.Labels[i])
+		if im.Blank != nil {
+			out.Blank = append(out.Blank, im.Blank[i])
+		}
 	}
 	return &out, nil
 }
@@ -98,6 +106,7 @@ func (im *Images) Table(e *feature.Extractor, workers int) (*Table, error) {
 		Classes: im.Classes,
 		X:       make([]float32, im.Len()*e.Dim),
 		Y:       make([]int32, im.Len()),
+		Blank:   im.Blank,
 	}
 	if err := feature.ExtractAll(e, im.Pixels, t.X, workers); err != nil {
 		return nil, err

@@ -27,7 +27,7 @@ func (c DataConfig) declare(into *dataset.CSVConfig) error {
 // tableOnly names the first setting that describes columns of a table; "": none is set.
 func (c DataConfig) tableOnly() string {
 	for _, s := range []struct{ name, text string }{{"categories", c.Categories}, {"missing", c.Missing}, {"drop", c.Drop}, {"classes", c.Classes}} {
-		if s.text != "" {
+		if s.text != "" && !(s.name == "classes" && c.ImageSize != "") {
 			return s.name
 		}
 	}
@@ -69,11 +69,15 @@ func (c Config) tookClasses(file *dataset.CSV) []string {
 	if c.Classes != "" || file.Labels == nil {
 		return nil
 	}
+	return []string{took(file.Labels, "the table", " of column "+c.Label)}
+}
+
+// took says that classes were read off data, of a column if there is one.
+func took(names []string, off, of string) string {
 	const most = 10
-	names := file.Labels
 	rest := ""
 	if len(names) > most {
-		names, rest = names[:most], fmt.Sprintf(" and %d more", len(file.Labels)-most)
+		names, rest = names[:most], fmt.Sprintf(" and %d more", len(names)-most)
 	}
-	return []string{fmt.Sprintf("the classes %s%s of column %s are read off the table and taken to be public; --classes fixes them", strings.Join(names, ", "), rest, c.Label)}
+	return fmt.Sprintf("the classes %s%s%s are read off %s and taken to be public; --classes fixes them", strings.Join(names, ", "), rest, of, off)
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/learn/dataset"
 	learned "github.com/riffle-dp/riffle/learn/external"
 	"github.com/riffle-dp/riffle/learn/optimize"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
@@ -33,7 +34,7 @@ type Config struct {
 
 // DataConfig describes the data.
 type DataConfig struct {
-	Data         string // "mnist", a folder of IDX or CIFAR-10 files, or a CSV file
+	Data         string // "mnist", a folder of IDX or CIFAR-10 files or pictures, or a CSV file
 	Label        string // required for CSV
 	Range        string // this, Categories, Missing, Drop and Classes: see dataset.CSVConfig.Declare
 	Scale        string
@@ -41,6 +42,8 @@ type DataConfig struct {
 	Missing      string
 	Drop         string
 	Classes      string // "": those in the table
+	ImageSize    string // of pictures, see dataset.PictureSize
+	ImageColours string
 	TestFraction float64
 	PerClient    int64 // m examples of one client
 	Validation   int64
@@ -143,7 +146,7 @@ const (
 // Config.Check checks the settings together.
 func (c *Config) Fields() setting.Table {
 	return setting.Table{
-		{Name: "data", Part: data, Into: &c.Data, Default: "mnist", File: true, Help: "mnist, a folder with the four IDX files (plain or .gz) or CIFAR-10's six, or a CSV file"},
+		{Name: "data", Part: data, Into: &c.Data, Default: "mnist", File: true, Help: "mnist, a folder with the four IDX files (plain or .gz), CIFAR-10's six or pictures (see image-size), or a CSV file"},
 		{Name: "label", Part: data, Into: &c.Label, Help: "column of a CSV file to predict"},
 		{Name: "range", Part: data, Into: &c.Range, Check: declares("range"), Help: "public ranges that CSV columns are scaled from, as age=0..120,*=0..10; a number to predict is scaled by its own name only, to 0..1"},
 		{Name: "scale", Part: data, Into: &c.Scale, Values: []string{"centred\t-1..1, the default", "unit\t0..1"}, Help: "what --range maps a feature to: %s"},
@@ -152,7 +155,9 @@ func (c *Config) Fields() setting.Table {
 		{Name: "missing", Part: data, Into: &c.Missing, Check: declares("missing"), Help: "public constants that a CSV file's empty cells count as, in the column's own units, as 'age=40,*=0'; 'age=40+indicator' adds a feature that is 1 where the cell is empty"},
 		{Name: "drop", Part: data, Into: &c.Drop, Check: declares("drop"), Help: "columns of a CSV file that are not used, as id,name"},
 		{Name: "classes", Part: data, Into: &c.Classes, Check: declares("classes"), Help: "public classes of the column to predict, in order, as 'no|yes'; another one is refused (default: those in the file, which then are taken to be public)"},
-		{Name: "test-fraction", Part: data, Into: &c.TestFraction, Range: "(0, 1)", Help: "share of a CSV file's rows for the test set (default 0.2)"},
+		{Name: "image-size", Part: data, Into: &c.ImageSize, Check: checkSize, Help: "public size to which the PNG and JPEG files of a folder with a folder for each class are brought, as 28x28"},
+		{Name: "image-colours", Part: data, Into: &c.ImageColours, Values: []string{"grey\tthe default", rgb + "\tthree channels"}, Help: "what is kept of a folder's PNG and JPEG files: %s"},
+		{Name: "test-fraction", Part: data, Into: &c.TestFraction, Range: "(0, 1)", Help: "share of a CSV file's rows, or of pictures in a folder without train and test, for the test set (default 0.2)"},
 		{Name: "population", Part: privacy, Into: &c.Population, Range: "[1, 1e12]", Help: "clients n, bootstrapped from the data if more than they give (default: as many as they give)"},
 		{Name: "examples-per-client", Part: data, Into: &c.PerClient, Range: "[1, 1e9]", Help: "examples m of one client, whose gradient is their mean; privacy is the client's (default 1)"},
 		{Name: "validation", Part: data, Into: &c.Validation, Default: "0", Range: "[0, 1e12]", Help: "training examples to hold out and evaluate on, in place of the test set"},
@@ -203,6 +208,14 @@ func (c *Config) Fields() setting.Table {
 }
 
 const theorem3 = "theorem3"
+
+// rgb is a value of ImageColours.
+const rgb = "rgb"
+
+func checkSize(text string) error {
+	_, _, err := dataset.PictureSize(text)
+	return err
+}
 
 // others accepts any text, which is checked where it is used.
 func others(string) error { return nil }

@@ -52,6 +52,9 @@ type Data struct {
 	columns []string // of a CSV file
 	rows    int      // number of its rows, test and training
 	norm    float64  // public bound on the norm of a row's features; 0: none
+	odd     error    // describes pictures that cannot be used; nil: all can
+	// pictures is the number of all that the folder has.
+	pictures int
 }
 
 // imageModel returns the model for images if none is asked for: upright histograms for MNIST,
@@ -70,18 +73,63 @@ func imageModel(data string) string {
 	return shapeLinear // an unreadable folder is refused when it is loaded
 }
 
+// oddPictures describes pictures that cannot be used.
+func oddPictures(images *dataset.Images) error {
+	n := 0
+	for _, blank := range images.Blank {
+		if blank {
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("train: %d of %d pictures do not fit, and count as a gradient of 0: %w", n, images.Len(), images.Why)
+}
+
 // imageNorm is the norm of an image's pixels.
 const imageNorm = 3
 
-// LoadImages reads the named data set: "mnist", or a folder of IDX or CIFAR-10
-// files.
-func LoadImages(data string) (train, test *dataset.Images, err error) {
-	if data == "mnist" {
+// LoadImages reads the data set that a configuration names: "mnist", a folder of IDX or CIFAR-10
+// files, or of PNG and JPEG files, a folder for each class, of which the configuration has the
+// size.
+func LoadImages(c Config) (train, test *dataset.Images, err error) {
+	return c.readImages(nil, false)
+}
+
+// readImages is LoadImages with the given classes of pictures; nil: those of Classes, else the
+// folders'. With blanks, pictures that cannot be used are blank.
+func (c Config) readImages(classes []string, blanks bool) (train, test *dataset.Images, err error) {
+	data := c.Data
+	if data == "mnist" && c.ImageSize == "" {
 		return mnist.Load()
+	}
+	fsys := os.DirFS(data)
+	switch pictures := dataset.IsPictures(fsys); {
+	case pictures && c.ImageSize == "":
+		return nil, nil, inputError("data %s: a folder of pictures needs image-size, the public size to which each is brought, as 28x28", data)
+	case pictures:
+		p := dataset.PictureConfig{Colour: c.ImageColours == rgb, TestFraction: c.TestFraction, Seed: uint64(c.Seed), Classes: classes, Blanks: blanks}
+		if p.Width, p.Height, err = dataset.PictureSize(c.ImageSize); err != nil {
+			return nil, nil, inputError("image-size %v", err)
+		}
+		if p.Classes == nil {
+			var declared dataset.CSVConfig
+			if err := c.declare(&declared); err != nil {
+				return nil, nil, err
+			}
+			p.Classes = declared.Classes
+		}
+		if train, test, err = dataset.ReadPictures(fsys, filepath.Base(filepath.Clean(data)), p); err != nil {
+			return nil, nil, fmt.Errorf("train: %w%s%w", err, Hint(err), ErrInput)
+		}
+		return train, test, nil
+	case c.ImageSize != "":
+		return nil, nil, inputError("image-size goes with a folder of PNG and JPEG files, a folder for each class, not with data %s", data)
 	}
 	train, test, err = dataset.ReadFolder(data)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, inputError("data %s: %v (want mnist, a folder of IDX or CIFAR-10 files, or a .csv file)", data, err)
+		return nil, nil, inputError("data %s: %v (want mnist, a folder of IDX or CIFAR-10 files or of pictures, a folder for each class, or a .csv file)", data, err)
 	}
 	if err != nil {
 		return nil, nil, inputError("data %s: %v", data, err)
@@ -138,11 +186,22 @@ func (c Config) load() (*Data, error) {
 }
 
 func (c Config) loadImages() (*Data, error) {
-	trainImages, testImages, err := LoadImages(c.Data)
+	return c.prepareImages(nil, false)
+}
+
+// prepareImages is loadImages with the arguments of readImages.
+func (c Config) prepareImages(classes []string, blanks bool) (*Data, error) {
+	trainImages, testImages, err := c.readImages(classes, blanks)
 	if err != nil {
 		return nil, err
 	}
 	d := &Data{EvalImages: testImages, EvalName: "test"}
+	if c.ImageSize != "" {
+		d.odd, d.pictures = oddPictures(trainImages), trainImages.Len()+testImages.Len()
+		if c.Classes == "" && classes == nil {
+			d.Notes = append(d.Notes, took(trainImages.Names, "the folder", ""))
+		}
+	}
 	if c.Validation > 0 {
 		d.EvalName = "validation"
 		if trainImages, d.EvalImages, err = holdOut(c, trainImages); err != nil {
@@ -168,6 +227,9 @@ func (c Config) loadImages() (*Data, error) {
 	d.ClassNames = trainImages.Names
 	for k := range d.Train.Classes {
 		d.Classes = append(d.Classes, fmt.Sprint(k))
+	}
+	if c.ImageSize != "" { // names are all that makes two folders' classes the same
+		d.Classes = trainImages.Names
 	}
 	return d, nil
 }

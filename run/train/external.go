@@ -52,7 +52,7 @@ func (c Config) checkExternal() error {
 	switch {
 	case c.Model != external:
 		return inputError("gradients of a program go with model external, not %s, which riffle computes", c.Model)
-	case c.Data != "" || c.Label != "" || c.Range != "" || c.Scale != "" || c.TestFraction != 0 || c.Categories != "" || c.Missing != "" || c.Drop != "" || c.Classes != "":
+	case c.Data != "" || c.Label != "" || c.Range != "" || c.Scale != "" || c.TestFraction != 0 || c.Categories != "" || c.Missing != "" || c.Drop != "" || c.Classes != "" || c.ImageSize != "" || c.ImageColours != "":
 		return inputError("gradients of a program: it has the data, so data, label, test-fraction and what describes columns (range, scale, categories, missing, drop, classes) say nothing")
 	case c.PerClient > 1 || c.Validation != 0 || c.Public != 0:
 		return inputError("gradients of a program: it decides what a client holds and what is evaluated, so examples-per-client, validation and public say nothing")

@@ -143,11 +143,11 @@ func (c Config) localTable(d document) (t *dataset.Table, odd, err error) {
 			return nil, nil, err
 		}
 	} else {
-		data, err := c.load()
+		data, err := c.localImages(d)
 		if err != nil {
 			return nil, nil, err
 		}
-		t, labels = data.Train, data.Classes
+		t, labels, odd = data.Train, data.Classes, data.odd
 		if len(labels) > len(d.classes) && len(d.classes) > 0 { // the data have classes that the task leaves out
 			labels = labels[:len(d.classes)]
 			t, odd = leaveOut(t, len(d.classes))
@@ -164,6 +164,19 @@ func (c Config) localTable(d document) (t *dataset.Table, odd, err error) {
 	out := *t
 	out.Classes = len(d.classes) // these data may lack the last classes
 	return &out, odd, nil
+}
+
+// localImages reads images. Pictures have the task's classes, and those that do not fit are
+// blank.
+func (c Config) localImages(d document) (*Data, error) {
+	if c.ImageSize == "" {
+		return c.load()
+	}
+	data, err := c.prepareImages(d.classes, true)
+	if err == nil && c.Model == pcaMLP {
+		err = data.reduce(c)
+	}
+	return data, err
 }
 
 func (c Config) localCSV(d document) (t *dataset.Table, columns []string, odd, err error) {

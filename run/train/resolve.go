@@ -43,8 +43,14 @@ func (c *Config) fill() {
 		c.fillExternal()
 	}
 	if c.Model == "" {
-		if c.Model = linear; !c.isCSV() {
+		switch c.Model = linear; {
+		case c.isCSV():
+		case c.ImageSize == "":
 			c.Model = imageModel(c.Data)
+		case c.ImageColours == rgb:
+			c.Model = softmax
+		default:
+			c.Model = shapeLinear
 		}
 	}
 	if c.planned() {
@@ -80,7 +86,7 @@ func (c *Config) fill() {
 	if c.Trust.Is(dp.SumsOnly) && c.Epsilon == 0 && c.Sigma == 0 {
 		c.Epsilon = defaultEpsilon
 	}
-	if c.TestFraction == 0 && c.isCSV() {
+	if c.TestFraction == 0 && (c.isCSV() || c.ImageSize != "") {
 		c.TestFraction = 0.2
 	}
 }
@@ -143,8 +149,12 @@ func (c Config) Check() error {
 		return inputError("%s goes with a CSV file, not with data %s", c.tableOnly(), c.Data)
 	case c.Classes != "" && c.regression():
 		return inputError("classes goes with classes, and loss %s predicts numbers", c.Loss)
-	case !c.isCSV() && (c.Label != "" || c.Range != "" || c.TestFraction != 0):
+	case !c.isCSV() && (c.Label != "" || c.Range != "" || c.TestFraction != 0 && c.ImageSize == ""):
 		return inputError("label, range and test-fraction go with a CSV file, and data is %s", c.Data)
+	case c.isCSV() && c.ImageSize != "":
+		return inputError("image-size goes with a folder of PNG and JPEG files, and data is %s", c.Data)
+	case c.ImageColours != "" && c.ImageSize == "":
+		return inputError("image-colours goes with image-size, the size of a folder's PNG and JPEG files")
 	case c.Scale != "" && c.Range == "":
 		return inputError("scale %s needs range, the public ranges of columns", c.Scale)
 	case c.isCSV() && (c.histograms() || c.Model == cnn):

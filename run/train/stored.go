@@ -54,7 +54,7 @@ func ReadModel(path string) (*Stored, error) {
 }
 
 // kept lists the settings that a model file has.
-var kept = []string{"model", "loss", "label", "range", "scale", "categories", "missing", "drop", "class-weights", "seed", "test-fraction"}
+var kept = []string{"model", "loss", "label", "range", "scale", "categories", "missing", "drop", "class-weights", "image-size", "image-colours", "seed", "test-fraction"}
 
 func (s *Stored) read(f safetensors.File) (err error) {
 	meta := f.Metadata
@@ -226,7 +226,11 @@ func (s *Stored) table(c Config, workers int) (*dataset.Table, error) {
 			map[bool]string{true: "a .csv file with column " + c.Label, false: "images"}[c.Label != ""])
 	}
 	if !c.isCSV() {
-		_, test, err := LoadImages(c.Data)
+		classes := s.labels
+		if c.ImageSize == "" {
+			classes = nil
+		}
+		_, test, err := c.readImages(classes, false)
 		if err != nil {
 			return nil, err
 		}

@@ -134,8 +134,10 @@ func (r *Run) writeModel(s *Summary) error {
 	meta := r.Config.metadata(r.Data)
 	meta["riffle.epsilon"] = strconv.FormatFloat(float64(s.Epsilon), 'g', -1, 64)
 	meta["riffle.bound"] = s.Bound
-	if r.Data.rows > 0 { // so that the rows that trained it can be told from the others
-		meta["riffle.rows"] = strconv.Itoa(r.Data.rows)
+	if r.Data.rows > 0 || r.Data.pictures > 0 { // so that what trained it can be told from the rest
+		if r.Data.rows > 0 {
+			meta["riffle.rows"] = strconv.Itoa(r.Data.rows)
+		}
 		meta["riffle.seed"] = strconv.FormatInt(r.Config.Seed, 10)
 		meta["riffle.test-fraction"] = strconv.FormatFloat(r.Config.TestFraction, 'g', -1, 64)
 	}
@@ -169,7 +171,7 @@ func (t *Setup) ModelFile(round int64, theta []float32, epsilon float64, bound s
 func (c Config) metadata(d *Data) map[string]string {
 	meta := map[string]string{"riffle.classes": strconv.Itoa(d.Train.Classes)}
 	for _, f := range c.Fields() {
-		if text := f.String(); text != "" && slices.Contains([]string{"model", "loss", "label", "range", "scale", "categories", "missing", "drop", "class-weights", "delta", "trust"}, f.Name) {
+		if text := f.String(); text != "" && slices.Contains([]string{"model", "loss", "label", "range", "scale", "categories", "missing", "drop", "class-weights", "image-size", "image-colours", "delta", "trust"}, f.Name) {
 			meta["riffle."+f.Name] = text
 		}
 	}

@@ -156,7 +156,7 @@ func TestHistogramsKeepTheirNorm(t *testing.T) {
 // Only MNIST, whatever its folder is called and whether it is zipped, gets the model
 // for handwriting without being asked for.
 func TestModelOfImages(t *testing.T) {
-	digits, test, err := LoadImages("mnist")
+	digits, test, err := LoadImages(Config{DataConfig: DataConfig{Data: "mnist"}})
 	if err != nil {
 		t.Fatal(err)
 	}
