@@ -355,3 +355,24 @@ func TestExternalRefuses(t *testing.T) {
 		t.Errorf("over a network: %v", err)
 	}
 }
+
+// However long rows are, and also after values that are not finite became 0, a client moves the
+// mean by no more than the clip.
+func TestExternalRowsAreClipped(t *testing.T) {
+	for _, mode := range []string{"longest", "longest-delta"} {
+		r, _ := trained(t, bowl(mode, func(c *Config) {
+			c.Rounds, c.LR, c.Clip, c.Average, c.Momentum = 1, "1", .25, 0, given(0)
+		}))
+		square := 0.0
+		for j, x := range r.Theta() {
+			d := float64(x) - float64(r.Model.Init(uint64(r.Config.Seed))[j])
+			square += d * d
+		}
+		if moved := math.Sqrt(square); !(moved > .2 && moved <= .25*(1+1e-6)) {
+			t.Errorf("%s: the model moved by %v, clip .25", mode, moved)
+		}
+		if r.Odd() == 0 {
+			t.Error("no value was infinite")
+		}
+	}
+}

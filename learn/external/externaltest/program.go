@@ -184,7 +184,7 @@ func Serve(mode string, r io.Reader, w io.Writer) {
 				delete(meta, "clients")
 			case "misspelt":
 				meta["client"] = "7"
-			case "delta":
+			case "delta", "longest-delta":
 				meta["update"] = "delta"
 			case "learn", "learn-delta", "mixes", "random", "equal", "ascent", "restless":
 				if meta["name"] = "bowl"; mode == "learn-delta" {
@@ -249,6 +249,9 @@ func Serve(mode string, r io.Reader, w io.Writer) {
 					}
 					if mode == "delta" {
 						g = -g
+					}
+					if mode == "longest" || mode == "longest-delta" { // as long as float32 allows, or longer
+						g = []float32{math.MaxFloat32, float32(math.Inf(1)), 1e38}[j%3]
 					}
 					if mode == "nan" && id%10 == 0 && j == 2 {
 						g = float32(math.NaN())
