@@ -73,12 +73,21 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if _, rest, found := root.Find(args); found == nil {
 		args = rest
 	}
-	fmt.Fprintln(stderr, "riffle:", visible(withoutPackages(err.Error(), args)))
+	fmt.Fprintln(stderr, "riffle:", visible(told(err, args)))
 	code := exitCode(err)
 	if code == exitFailed && aboutArgument(err, args) {
 		return exitUsage
 	}
 	return code
+}
+
+// told returns what is printed of an error.
+func told(err error, args []string) string {
+	text := withoutPackages(err.Error(), args)
+	if errors.Is(err, context.Canceled) && text == context.Canceled.Error() { // whoever waited had nothing to say
+		return "interrupted"
+	}
+	return text
 }
 
 // aboutArgument says whether an error is that a file or folder named by an argument cannot be

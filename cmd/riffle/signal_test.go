@@ -49,3 +49,20 @@ func TestToldToEndWhileStarting(t *testing.T) {
 		cancel(nil)
 	}
 }
+
+// Ctrl-C while a command waits, as for a program, is told in words.
+func TestInterruptedIsTold(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{context.Canceled, "interrupted"},
+		{errors.Join(context.Canceled, nil), "interrupted"},
+		{fmt.Errorf("interrupted (%w); nothing is kept", context.Canceled), "interrupted (context canceled); nothing is kept"},
+		{errors.New("context canceled"), "context canceled"},
+	} {
+		if got := told(c.err, nil); got != c.want {
+			t.Errorf("%v is told as %q, want %q", c.err, got, c.want)
+		}
+	}
+}
