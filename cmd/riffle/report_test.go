@@ -57,7 +57,7 @@ func TestReportOfAnInterruptedRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := string(text)
-	for _, want := range []string{"<bdi>softmax on images</bdi>", "This run was stopped after ", " of 12 rounds", "<span>--resume</span> <span>" + r.Dir + "</span>", " void</dd>", "<dd>1.235</dd>"} {
+	for _, want := range []string{"<bdi>softmax on images</bdi>", "This run was stopped after ", " of 12 rounds", "<span>--resume</span> <span>" + r.Dir + "</span>", " void</dd>", "<dd>1.2345745 (eps0 1.2345679, and what covers rounding)</dd>"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q", want)
 		}
