@@ -198,3 +198,22 @@ func TestSocketsOfOthers(t *testing.T) {
 		})
 	}
 }
+
+// A gradient costs its own memory once, and theta is not copied.
+func TestGradientIsNotCopied(t *testing.T) {
+	const dim = 1 << 20
+	k, _ := keep(t, "fast=1048576", 20*time.Second)
+	theta := make([]float32, dim)
+	for round := range int64(2) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		row, _, err := k.Gradient(t.Context(), "", round+1, theta, 0)
+		if err != nil || len(row) != dim {
+			t.Fatal(len(row), err)
+		}
+		runtime.ReadMemStats(&after)
+		if got := after.TotalAlloc - before.TotalAlloc; got > 4*dim+1<<20 {
+			t.Errorf("%d bytes for a gradient of %d", got, 4*dim)
+		}
+	}
+}

@@ -288,3 +288,56 @@ func (instant) Open(wire.Task) (client.Gradient, error) { return nil, nil }
 func (instant) Ask(_ context.Context, _ wire.Task, _ int64, theta []float32) ([]float32, error) {
 	return make([]float32, len(theta)), nil
 }
+
+// A process that ends after it has charged a report leaves that report to the next one, which
+// asks the source for no other.
+func TestCrashAfterAnAnswer(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	w := newWorld(t, 4, shuffleTask())
+	w.members = w.members[:1]
+	asks := 0
+	w.members[0].Source = counted{&asks}
+	theta := make([]float32, dim)
+	w.publish(w.announcement(1, theta), theta, nil)
+	p := &posts{answer: func(int) int { return 503 }}
+	w.set(p.before)
+	config := w.config()
+	config.Answer = 50 * time.Millisecond
+	for process := range 3 {
+		fleet, err := client.NewFleet(config, w.members)
+		if err != nil {
+			t.Fatal(err)
+		}
+		running, stop := context.WithCancel(ctx)
+		done := make(chan error, 1)
+		go func() { done <- fleet.Run(running) }()
+		for len(p.all()) <= process && ctx.Err() == nil { // sent, and not taken
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(100 * time.Millisecond) // time for another question
+		stop()
+		if err := errors.Join(<-done, fleet.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bodies := p.all()
+	for _, b := range bodies {
+		if !bytes.Equal(b, bodies[0]) {
+			t.Error("two reports of one round")
+		}
+	}
+	if asks != 1 || len(bodies) < 3 {
+		t.Errorf("the source was asked %d times, %d posts", asks, len(bodies))
+	}
+}
+
+// counted counts how often it is asked.
+type counted struct{ asks *int }
+
+func (counted) Open(wire.Task) (client.Gradient, error) { return nil, nil }
+
+func (c counted) Ask(_ context.Context, _ wire.Task, _ int64, theta []float32) ([]float32, error) {
+	*c.asks++
+	return make([]float32, len(theta)), nil
+}

@@ -1,0 +1,109 @@
+package operate
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/riffle-dp/riffle/learn/external/externaltest"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/config"
+)
+
+func serveProgram(t *testing.T, mode string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "rf") // a socket's path must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", filepath.Join(dir, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = l.Close()
+		_ = os.RemoveAll(dir)
+	})
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				externaltest.Serve(mode, conn, conn)
+				_ = conn.Close()
+			}()
+		}
+	}()
+	return "unix:" + filepath.Join(dir, "s")
+}
+
+// What goes wrong with a program is in this machine's log, once for a round; a task of another
+// dimension is refused.
+func TestProgramsOfClients(t *testing.T) {
+	var text bytes.Buffer
+	p, err := openProgram(t.Context(), config.Client{Gradients: serveProgram(t, "wrong-dim")}, slog.New(slog.NewJSONHandler(&text, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	task := wire.Task{Name: "own"}
+	task.Mechanism.Dim = externaltest.Dim
+	c := programClient{p, 7}
+	if g, err := c.Open(task); g != nil || err != nil {
+		t.Error(err)
+	}
+	other := task
+	other.Mechanism.Dim++
+	if _, err := c.Open(other); err == nil || err.Error() != "operate: the program's model has 5 parameters, the task's 6" {
+		t.Error(err)
+	}
+	theta := make([]float32, externaltest.Dim)
+	if _, err := c.Ask(t.Context(), task, 1, theta); err == nil {
+		t.Error("a wrong answer is no error")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // it is opened after a second
+	defer cancel()
+	for range 3 {
+		if _, err := c.Ask(ctx, task, 2, theta); err == nil {
+			t.Error("a program that is not open answers")
+		}
+	}
+	var got []string
+	for line := range strings.Lines(text.String()) {
+		var m map[string]any
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, m["error"].(string))
+	}
+	if len(got) != 2 || !strings.Contains(got[0], `it sends a tensor "gradients", F32 [1 4], want one tensor gradients, F32 [1 5]`) || !strings.Contains(got[1], "it is not open") {
+		t.Errorf("the log has %q", got)
+	}
+	if text, lines := told(errText("external: it has ended; its last lines:\n  | a\n  | b")); text != "external: it has ended" || strings.Join(lines, ",") != "a,b" {
+		t.Errorf("%q, %q", text, lines)
+	}
+}
+
+type errText string
+
+func (e errText) Error() string { return string(e) }
+
+// The check of clients tries the program.
+func TestInspectTriesPrograms(t *testing.T) {
+	for mode, want := range map[string]string{"good": "", "nan": "2 values of its gradient are not finite", "wrong-dim": "F32 [1 4]", "no-dim": "lack dim"} {
+		n := &inspection{role: RoleClient}
+		n.program(t.Context(), config.Client{Gradients: serveProgram(t, mode)})
+		if len(n.list) != 1 || (want == "") != (n.list[0].Error == "") || !strings.Contains(n.list[0].Error, want) || n.list[0].Unreachable {
+			t.Errorf("%s: %+v", mode, n.list)
+		}
+	}
+}
