@@ -348,7 +348,11 @@ func (d *demo) drive(ctx context.Context, c *children, show output, stderr io.Wr
 		roles = append(roles, operate.RoleAggregator)
 	}
 	for _, role := range roles {
-		if err := c.start(role, "serve", role, "--config", l.Config(role)); err != nil {
+		args := []string{"serve", role, "--config", l.Config(role)}
+		if role == operate.RoleCoordinator && d.Gradients != "" {
+			args = append(args, "--evaluate", d.Gradients)
+		}
+		if err := c.start(role, args...); err != nil {
 			return err
 		}
 	}
@@ -424,6 +428,9 @@ func (d *demo) watch(ctx context.Context, c *children, api operatorv1.OperatorSe
 			text := fmt.Sprintf("round %d/%d", t.Released+t.RoundsFailed, t.Rounds)
 			if t.Accuracy != nil {
 				text += fmt.Sprintf("  accuracy %.2f %%", 100**t.Accuracy)
+				if t.EvaluatedRound != 0 && t.EvaluatedRound != t.Round { // a program takes its time
+					text += fmt.Sprintf(" after round %d", t.EvaluatedRound)
+				}
 			}
 			text += fmt.Sprintf("  epsilon %s  %d reports", roundUp(t.Epsilon), t.Reports)
 			if t.RoundsVoid > 0 {

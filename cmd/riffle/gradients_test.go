@@ -185,3 +185,50 @@ func TestTorchExample(t *testing.T) {
 		t.Errorf("%v", s)
 	}
 }
+
+// TestOwnModelDocument runs the programs that docs/your-own-model.md shows.
+func TestOwnModelDocument(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join("..", "..", "docs", "your-own-model.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(raw), "```python\n")
+	if len(blocks) != 3 {
+		t.Fatalf("%d programs", len(blocks)-1)
+	}
+	for i := range blocks {
+		blocks[i], _, _ = strings.Cut(blocks[i], "```")
+	}
+	data, _, ok := strings.Cut(blocks[1], "def initial")
+	if !ok {
+		t.Fatal("the first program has no initial")
+	}
+	library, err := filepath.Abs(filepath.Join("..", "..", "python"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PYTHONPATH", library)
+	for _, c := range []struct {
+		module, program string
+		dim, least      float64
+	}{
+		{"numpy", blocks[1], 65, .84},
+		{"torch", strings.Replace(data, "import riffle\n", "import torch\nimport riffle, riffle.torch\n", 1) + blocks[2], 82, .84},
+	} {
+		t.Run(c.module, func(t *testing.T) {
+			python := pythonWith(t, c.module)
+			file := filepath.Join(t.TempDir(), "moons.py")
+			if err := os.WriteFile(file, []byte(c.program), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			program := python + " '" + file + "'"
+			if found := jsonOf(t, "gradients", "check", program, "--json", "--speed-seconds", "0"); found["ok"] != true || found["dim"] != c.dim {
+				t.Errorf("%v", found)
+			}
+			s := jsonOf(t, "train", "--gradients", program, "--trust", "vector-sum", "--epsilon", "1", "--rounds", "100", "--eval-every", "100", "--out", filepath.Join(t.TempDir(), "run"), "--json", "--quiet")
+			if a := s["test_accuracy"].(float64); a < c.least {
+				t.Errorf("accuracy %v", a)
+			}
+		})
+	}
+}

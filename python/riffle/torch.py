@@ -64,8 +64,12 @@ class PerExample:
 
     def __call__(self, theta: Theta, x: Any, y: Any) -> Dict[str, "np.ndarray[Any, Any]"]:
         """Return the gradient of each example's loss at theta: arrays by name, whose first dimension is the example."""
-        found = self._gradient(self._tensors(theta), torch.as_tensor(x), torch.as_tensor(y))
-        return {name: g.detach().cpu().numpy() for name, g in found.items()}
+        x, y = torch.as_tensor(x), torch.as_tensor(y)
+        n = len(x)
+        if n == 1:  # functorch of PyTorch 1.13 fails on batches of one
+            x, y = torch.cat([x, x]), torch.cat([y, y])
+        found = self._gradient(self._tensors(theta), x, y)
+        return {name: g[:n].detach().cpu().numpy() for name, g in found.items()}
 
     def outputs(self, theta: Theta, x: Any) -> Any:
         """Return the model's outputs at theta, as a tensor without gradients."""

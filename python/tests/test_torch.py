@@ -48,3 +48,15 @@ def test_mixing_layers_are_refused():
         riffle.torch.per_example(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)), nn.functional.mse_loss)
     with pytest.raises(riffle.UsageError, match="no parameters"):
         riffle.torch.per_example(nn.ReLU(), nn.functional.mse_loss)
+
+
+def test_one_example():
+    """A client asks for one row. PyTorch 1.13 cannot do that by itself."""
+    torch.manual_seed(2)
+    model = torch.nn.Linear(2, 3)
+    gradient = riffle.torch.per_example(model, torch.nn.functional.cross_entropy)
+    x, y = torch.rand(3, 2), torch.tensor([0, 2, 1])
+    every, one = gradient(gradient.initial, x, y), gradient(gradient.initial, x[1:2].numpy(), y[1:2].numpy())
+    for name, rows in every.items():
+        assert one[name].shape == (1, *rows.shape[1:])
+        np.testing.assert_allclose(one[name][0], rows[1], atol=1e-6)

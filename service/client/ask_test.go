@@ -16,6 +16,7 @@ import (
 	"github.com/riffle-dp/riffle/learn/external"
 	"github.com/riffle-dp/riffle/learn/external/externaltest"
 	"github.com/riffle-dp/riffle/mechanism/rng"
+	pure "github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/envelope"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/client"
@@ -340,4 +341,35 @@ func (counted) Open(wire.Task) (client.Gradient, error) { return nil, nil }
 func (c counted) Ask(_ context.Context, _ wire.Task, _ int64, theta []float32) ([]float32, error) {
 	*c.asks++
 	return make([]float32, len(theta)), nil
+}
+
+// A task of another dimension than the program's is declined before its first round, and before
+// anybody could see who declines: nothing but the task was asked for.
+func TestOtherDimensionsAreDeclined(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	w := newWorld(t, 4, shuffleTask())
+	w.members = w.members[:1]
+	k, err := external.Keep(ctx, external.Config{Program: externaltest.Program("fast=4"), Purpose: external.Client, Timeout: 20 * time.Second}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	w.members[0].Source = asked{k, 0, new(sync.Mutex), map[[2]int64]error{}}
+	theta := make([]float32, dim)
+	w.publish(w.announcement(1, theta), theta, nil)
+	f, err := client.NewFleet(w.config(), w.members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := (*pure.Refused)(nil)
+	if err := f.Run(ctx); !errors.As(err, &refused) || refused.Cause != pure.CauseSource || !strings.Contains(err.Error(), "4 parameters") {
+		t.Errorf("error %v", err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	if got := fmt.Sprint(w.requests); got != "map[GET task:1]" {
+		t.Errorf("requests %s", got)
+	}
 }
