@@ -5,21 +5,20 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
+	"github.com/riffle-dp/riffle/mechanism/vecsum/prio3"
 )
 
+// BenchmarkReport is one report of integers with a norm of 2^15 steps: the client, and each
+// aggregator from the report to the sum. Encrypting and sending are not in it.
 func BenchmarkReport(b *testing.B) {
 	for _, field := range []int{64, 128} {
 		for _, d := range []int{1930, 13706} {
-			p, err := New(Config{Dim: d, Bound: 1 << 15, Field: field})
-			if err != nil {
-				b.Fatal(err)
-			}
-			x := make([]int64, d)
-			for i := range x {
-				x[i] = int64(i%200) - 100
-			}
+			p := mustNew(b, Config{Dim: d, Bound: 1 << 15, Field: field})
 			src := rng.Replay(1)
-			b.Run(fmt.Sprintf("client/%d/%d", field, d), func(b *testing.B) {
+			x := vectorWithin(src, d, 1<<15)
+			name := func(role string) string { return fmt.Sprintf("pine%d/%d/%s", field, d, role) }
+			b.Run(name("client"), func(b *testing.B) {
 				for b.Loop() {
 					if _, _, err := p.Shard(src, Nonce{}, x); err != nil {
 						b.Fatal(err)
@@ -28,31 +27,25 @@ func BenchmarkReport(b *testing.B) {
 				b.ReportMetric(float64(p.sizes.Input[0]+p.sizes.Public), "leader-bytes")
 				b.ReportMetric(float64(p.sizes.Prep), "prep-bytes")
 			})
-			public, in, err := p.Shard(src, Nonce{}, x)
-			if err != nil {
-				b.Fatal(err)
+			m := honest(b, p, src, x)
+			if _, errs := m.verify(p, nil); errs != [2]error{} {
+				b.Fatal(errs)
 			}
 			for i, role := range []string{"leader", "helper"} {
-				b.Run(fmt.Sprintf("%s/%d/%d", role, field, d), func(b *testing.B) {
-					_, other, err := p.PrepInit(VerifyKey{1}, 1-i, Nonce{}, public, in[1-i])
-					if err != nil {
-						b.Fatal(err)
-					}
+				b.Run(name(role), func(b *testing.B) {
 					sum := make([]byte, p.sizes.Out)
 					for b.Loop() {
-						state, prep, err := p.PrepInit(VerifyKey{1}, i, Nonce{}, public, in[i])
+						state, prep, err := p.PrepInit(m.key[i], i, m.nonce[i], m.public[i], m.input[i])
 						if err != nil {
 							b.Fatal(err)
 						}
-						both := [2][]byte{prep, other}
-						if i == 1 {
-							both = [2][]byte{other, prep}
-						}
-						m, err := p.PrepMessage(both[0], both[1])
+						both := m.prep
+						both[i] = prep
+						message, err := p.PrepMessage(both[0], both[1])
 						if err != nil {
 							b.Fatal(err)
 						}
-						out, err := p.PrepNext(state, m)
+						out, err := p.PrepNext(state, message)
 						if err != nil {
 							b.Fatal(err)
 						}
@@ -63,5 +56,56 @@ func BenchmarkReport(b *testing.B) {
 				})
 			}
 		}
+	}
+}
+
+// BenchmarkPrio3 is the same for counts up to 511 with range proofs, for comparison.
+func BenchmarkPrio3(b *testing.B) {
+	const d = 1930
+	s, err := prio3.New(vecsum.Config{Params: vecsum.Params{Users: 1 << 40, MinUsers: 1, Dim: d, Radius: 1, Grid: 355, Norm: vecsum.Norm(d, 355, vecsum.NormBeta),
+		Noise: vecsum.Noise{Kind: vecsum.Binomial, Bits: 156}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	src := rng.Replay(1)
+	counts := make([]int64, d)
+	for j := range counts {
+		counts[j] = int64(src.Uint64() % 512)
+	}
+	b.Run("client", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := s.Messages(src, counts); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(s.Cost().Bytes), "bytes")
+	})
+	for i, role := range []string{"leader", "helper"} {
+		b.Run(role, func(b *testing.B) {
+			var both [2]*prio3.Aggregator
+			for k := range both {
+				if both[k], err = s.NewAggregator(k, prio3.VerifyKey{1}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for b.Loop() {
+				b.StopTimer()
+				m, err := s.Messages(src, counts)
+				if err != nil {
+					b.Fatal(err)
+				}
+				other, err := both[1-i].Begin(m[1-i])
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+				if _, err := both[i].Begin(m[i]); err != nil {
+					b.Fatal(err)
+				}
+				if err := both[i].Finish(other); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -80,6 +80,9 @@ func (p *Pine) prepInit(key []byte, index int, nonce, public, input []byte) (*St
 	if index < 0 || index >= aggregators {
 		return nil, nil, fmt.Errorf("pine: aggregator %d of %d", index, aggregators)
 	}
+	if same(key, make([]byte, len(key))) {
+		return nil, nil, errors.New("pine: verify key is not set")
+	}
 	if len(public) != p.sizes.Public || len(input) != p.sizes.Input[index] {
 		return nil, nil, fmt.Errorf("%w: its shares have %d and %d bytes, not %d and %d", ErrRefused, len(public), len(input), p.sizes.Public, p.sizes.Input[index])
 	}

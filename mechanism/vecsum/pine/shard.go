@@ -64,10 +64,11 @@ func split(rand []byte) seeds {
 // shard makes the messages for x. With again it has failed by chance, and the client draws new
 // randomness.
 func (s *vdaf[E]) shard(x []int64, nonce, rand []byte) (public []byte, inputs [aggregators][]byte, again bool) {
-	return s.share(s.encode(x), nonce, rand)
+	return s.share(s.encode(x), s.encodeProjections, nonce, rand)
 }
 
-func (s *vdaf[E]) share(shared []E, nonce, rand []byte) (public []byte, inputs [aggregators][]byte, again bool) {
+// share splits and proves what encode returned. finish writes what is shared of the projections.
+func (s *vdaf[E]) share(shared []E, finish func(shared, projections []E) bool, nonce, rand []byte) (public []byte, inputs [aggregators][]byte, again bool) {
 	k := split(rand)
 	n := sizeOf[E]()
 	helper := make([]E, s.full())
@@ -89,7 +90,7 @@ func (s *vdaf[E]) share(shared []E, nonce, rand []byte) (public []byte, inputs [
 		parts[0][i] = s.part(useEarlyPart, k.early[i], i, nonce, encoded[i])
 	}
 	projections := s.project(shared[:s.dim], s.seedOf(useEarlySeed, parts[0][0], parts[0][1]))
-	ok := s.encodeProjections(shared, projections)
+	ok := finish(shared, projections)
 	extend(s.early(), s.full())
 	for i := range aggregators {
 		parts[1][i] = s.part(usePart, k.late[i], i, nonce, encoded[i])

@@ -197,8 +197,10 @@ func (s *vdaf[E]) prepare(key []byte, index int, nonce, public, input []byte) (*
 	}
 	blinds := input[len(input)-2*seed:]
 
-	// A seed is derived from the part of this aggregator's share and from what the client says
-	// of the other. The aggregators compare the results.
+	// A seed is derived from both parts: one of this aggregator's share, the other as the client
+	// has published it. The aggregators compare the seeds. Beyond the draft, a published part that
+	// this share does not have is refused at once: then both aggregators refuse the same reports,
+	// if they have the same public share.
 	parts := [2][]byte{
 		s.part(useEarlyPart, blinds[:seed], index, nonce, encoded[:s.early()*n]),
 		s.part(usePart, blinds[seed:], index, nonce, encoded),
@@ -206,7 +208,9 @@ func (s *vdaf[E]) prepare(key []byte, index int, nonce, public, input []byte) (*
 	state := &State{index: index, out: append([]byte(nil), encoded[:s.dim*n]...)}
 	for i, use := range []uint16{useEarlySeed, useSeed} {
 		both := [aggregators][]byte{public[2*i*seed : (2*i+1)*seed], public[(2*i+1)*seed : (2*i+2)*seed]}
-		both[index] = parts[i]
+		if !same(both[index], parts[i]) {
+			return nil, nil, refused("its share does not have the published part")
+		}
 		state.seeds = append(state.seeds, s.seedOf(use, both[0], both[1])...)
 	}
 	projections := s.project(shared[:s.dim], state.seeds[:seed])
