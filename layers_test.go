@@ -32,7 +32,7 @@ var wings = [][]string{
 // imports only packages of its wing that stand after it; those not named stand last.
 var inside = map[string][]string{
 	"dp":        {"dp/amplify/literature", "dp/amplify", "dp/gdp", "dp/pld", "dp/rdp", "dp"},
-	"mechanism": {"mechanism/vecsum/prio3", "mechanism/vecsum", "mechanism/randomizer", "mechanism/seed", "mechanism/sample", "mechanism/rng"},
+	"mechanism": {"mechanism/vecsum/prio3", "mechanism/vecsum/pine", "mechanism/vecsum", "mechanism/randomizer", "mechanism/seed", "mechanism/sample", "mechanism/rng"},
 	"account":   {"account/audit", "account", "account/certificate"},
 	"learn":     {"learn/external", "learn/dataset/mnist", "learn/dataset", "learn/model", "learn/optimize", "learn/feature", "learn/schedule", "learn/model/internal/kernel"},
 	"protocol":  {"protocol/client", "protocol/shuffler", "protocol/coordinator", "protocol/ledger", "protocol/mechanism", "protocol/envelope", "protocol/wire"},
@@ -66,9 +66,11 @@ var limited = map[string][]string{
 	"github.com/mmcloughlin/avo/operand": {"learn/model/internal/kernel/gen", "mechanism/seed/gen"},
 	"github.com/mmcloughlin/avo/reg":     {"learn/model/internal/kernel/gen", "mechanism/seed/gen"},
 	"golang.org/x/sys/cpu":               {"learn/model/internal/kernel", "mechanism/seed"},
-	// Of CIRCL only the one range proof, in one place.
+	// Of CIRCL the one range proof, in one place.
 	"github.com/cloudflare/circl/vdaf/prio3/sumvec":      {"mechanism/vecsum/prio3"},
 	"github.com/cloudflare/circl/vdaf/prio3/arith/fp128": {"mechanism/vecsum/prio3"},
+	// The permutation of TurboSHAKE128.
+	"github.com/cloudflare/circl/simd/keccakf1600": {"mechanism/vecsum/pine"},
 	// Browsers are for tests, and so is what imports testing.
 	"github.com/chromedp/chromedp": {"internal/browsertest"},
 	"testing":                      {"internal/browsertest", "internal/golden", "internal/longtest"},
@@ -83,7 +85,7 @@ var limited = map[string][]string{
 
 // pure packages compute: they neither print, nor read a clock, nor hold state.
 var pure = []string{"dp", "dp/gdp", "dp/pld", "dp/rdp", "dp/amplify", "dp/amplify/literature", "mechanism/randomizer", "mechanism/seed", "mechanism/sample", "learn/optimize", "learn/model", "learn/feature",
-	"protocol/client", "protocol/shuffler", "protocol/coordinator", "protocol/ledger", "protocol/wire", "run/simulate", "account/audit", "learn/schedule", "mechanism/vecsum", "mechanism/vecsum/prio3", "account/certificate",
+	"protocol/client", "protocol/shuffler", "protocol/coordinator", "protocol/ledger", "protocol/wire", "run/simulate", "account/audit", "learn/schedule", "mechanism/vecsum", "mechanism/vecsum/prio3", "mechanism/vecsum/pine", "account/certificate",
 	"run/solve", "protocol/mechanism"}
 
 // source is one non-test file of the module.

@@ -1,3 +1,31 @@
+// Package pine shares vectors of integers between two aggregators, who add them and check with
+// a proof that the Euclidean norm of each is at most a bound: PINE, Private Inexpensive Norm
+// Enforcement [ROCT23: Rothblum, Omri, Chen and Talwar, arXiv 2311.10237].
+//
+//	client      Pine.Shard        vector → public share, an input share for each aggregator
+//	aggregator  Pine.PrepInit     both shares of a report → a state, a prep share for the other
+//	aggregator  Pine.PrepMessage  both prep shares → a message, or ErrRefused
+//	aggregator  Pine.PrepNext     state and message → a share of the vector, or ErrRefused
+//	aggregator  Pine.Add          share added to a sum
+//	anyone      Pine.Unshard      both sums → the vectors' sum
+//
+// Messages are byte strings of fixed lengths, those of draft-chen-cfrg-vdaf-pine, version 01,
+// whose test vectors hold ([Config.Context] empty). pine.md has the protocol, the errors with
+// their formulas, and what a caller must see to.
+//
+// What is proved: the squares of an accepted vector sum to at most the bound's square over the
+// integers, up to [Pine.Soundness], if both aggregators are honest and clients do not know the
+// [VerifyKey]. So one client moves a sum by at most the bound. Privacy needs one honest
+// aggregator; one learns no more of an honest vector than that its norm is within the bound, up
+// to [Pine.ZeroKnowledge], computationally (TurboSHAKE128), and then the sum. The proofs that
+// this rests on are the paper's and the drafts'; they are not repeated here. Nothing hides the
+// sum: noise is added to it elsewhere.
+//
+// [Pine.Shard] runs in constant time: no branch and no address depends on the vector, the shares
+// or the proof, but for an error about the vector and for projections that fail by chance. That
+// holds where multiplication of words takes the same time for all values, as on amd64 and arm64.
+// [Pine.PrepInit] and [Pine.Add] are the same for the shares. [Pine.Unshard] is not; it sees the
+// public sum. Buffers are not erased.
 package pine
 
 import (
