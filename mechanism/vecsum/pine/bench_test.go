@@ -19,11 +19,7 @@ func BenchmarkReport(b *testing.B) {
 			x := vectorWithin(src, d, 1<<15)
 			name := func(role string) string { return fmt.Sprintf("pine%d/%d/%s", field, d, role) }
 			b.Run(name("client"), func(b *testing.B) {
-				for b.Loop() {
-					if _, _, err := p.Shard(src, Nonce{}, x); err != nil {
-						b.Fatal(err)
-					}
-				}
+				loop(b, func() error { _, _, err := p.Shard(src, Nonce{}, x); return err })
 				b.ReportMetric(float64(p.sizes.Input[0]+p.sizes.Public), "leader-bytes")
 				b.ReportMetric(float64(p.sizes.Prep), "prep-bytes")
 			})
@@ -32,27 +28,25 @@ func BenchmarkReport(b *testing.B) {
 				b.Fatal(errs)
 			}
 			for i, role := range []string{"leader", "helper"} {
+				sum := make([]byte, p.sizes.Out)
 				b.Run(name(role), func(b *testing.B) {
-					sum := make([]byte, p.sizes.Out)
-					for b.Loop() {
+					loop(b, func() error {
 						state, prep, err := p.PrepInit(m.key[i], i, m.nonce[i], m.public[i], m.input[i])
 						if err != nil {
-							b.Fatal(err)
+							return err
 						}
 						both := m.prep
 						both[i] = prep
 						message, err := p.PrepMessage(both[0], both[1])
 						if err != nil {
-							b.Fatal(err)
+							return err
 						}
 						out, err := p.PrepNext(state, message)
 						if err != nil {
-							b.Fatal(err)
+							return err
 						}
-						if err := p.Add(sum, out); err != nil {
-							b.Fatal(err)
-						}
-					}
+						return p.Add(sum, out)
+					})
 				})
 			}
 		}
@@ -73,39 +67,35 @@ func BenchmarkPrio3(b *testing.B) {
 		counts[j] = int64(src.Uint64() % 512)
 	}
 	b.Run("client", func(b *testing.B) {
-		for b.Loop() {
-			if _, err := s.Messages(src, counts); err != nil {
-				b.Fatal(err)
-			}
-		}
+		loop(b, func() error { _, err := s.Messages(src, counts); return err })
 		b.ReportMetric(float64(s.Cost().Bytes), "bytes")
 	})
+	m, err := s.Messages(src, counts)
+	if err != nil {
+		b.Fatal(err)
+	}
+	// begin makes a new aggregator, because none takes a report twice.
+	begin := func(i int) (*prio3.Aggregator, []byte, error) {
+		a, err := s.NewAggregator(i, prio3.VerifyKey{1})
+		if err != nil {
+			return nil, nil, err
+		}
+		prep, err := a.Begin(m[i])
+		return a, prep, err
+	}
 	for i, role := range []string{"leader", "helper"} {
+		_, other, err := begin(1 - i)
+		if err != nil {
+			b.Fatal(err)
+		}
 		b.Run(role, func(b *testing.B) {
-			var both [2]*prio3.Aggregator
-			for k := range both {
-				if both[k], err = s.NewAggregator(k, prio3.VerifyKey{1}); err != nil {
-					b.Fatal(err)
-				}
-			}
-			for b.Loop() {
-				b.StopTimer()
-				m, err := s.Messages(src, counts)
+			loop(b, func() error {
+				a, _, err := begin(i)
 				if err != nil {
-					b.Fatal(err)
+					return err
 				}
-				other, err := both[1-i].Begin(m[1-i])
-				if err != nil {
-					b.Fatal(err)
-				}
-				b.StartTimer()
-				if _, err := both[i].Begin(m[i]); err != nil {
-					b.Fatal(err)
-				}
-				if err := both[i].Finish(other); err != nil {
-					b.Fatal(err)
-				}
-			}
+				return a.Finish(other)
+			})
 		})
 	}
 }
