@@ -218,8 +218,8 @@ func TestHalvesThatDoNotFit(t *testing.T) {
 	refused("a report for another bound", mustNew(t, other), a.clone())
 }
 
-// FuzzReport takes any bytes for a report's messages: none panics, and what is accepted is the
-// honest report's vector.
+// FuzzReport puts bytes into one of a report's messages, or in its place: nothing panics, and
+// what is accepted is the honest report's vector.
 func FuzzReport(f *testing.F) {
 	p := mustNew(f, small[0])
 	base := honest(f, p, rng.Replay(11), []int64{-3, 1, 2})
@@ -227,29 +227,35 @@ func FuzzReport(f *testing.F) {
 	if errs != [2]error{} {
 		f.Fatal(errs)
 	}
-	f.Add(base.public[0], base.input[0], base.input[1], base.prep[0], []byte{})
-	f.Add([]byte{}, []byte{}, []byte{}, []byte{}, []byte{1})
-	f.Fuzz(func(t *testing.T, public, leader, helper, prep, message []byte) {
+	for which := range byte(8) {
+		f.Add(which, uint16(0), false, []byte{})
+		f.Add(which, uint16(100), false, []byte{1})
+		f.Add(which, uint16(0), true, make([]byte, 64))
+	}
+	f.Fuzz(func(t *testing.T, which byte, at uint16, whole bool, patch []byte) {
+		step, changed := 0, false
 		m := base.clone()
-		m.public = [2][]byte{public, public}
-		m.input = [2][]byte{leader, helper}
-		step := 0
 		out, errs := m.verify(p, func(m *messages) {
-			if step++; step == 2 && len(prep) > 0 {
-				m.prep[0] = prep
-			} else if step == 3 && len(message) > 0 {
-				m.msg[0] = message
+			fields := [][]*[]byte{{&m.input[0], &m.input[1], &m.public[0], &m.public[1]}, {&m.prep[0], &m.prep[1]}, {&m.msg[0], &m.msg[1]}}[step]
+			if i := int(which%8) - []int{0, 4, 6}[step]; i >= 0 && i < len(fields) {
+				old := clone(*fields[i])
+				if whole {
+					*fields[i] = clone(patch)
+				} else {
+					copy((*fields[i])[int(at)%len(old):], patch)
+				}
+				changed = string(old) != string(*fields[i])
 			}
+			step++
 		})
 		for k, err := range errs {
-			if err == nil && string(out[k]) != string(want[k]) {
-				t.Errorf("aggregator %d accepts another report", k)
+			if err == nil && string(out[k]) != string(want[k]) || err != nil && !changed {
+				t.Errorf("aggregator %d: changed %v, error %v", k, changed, err)
 			}
 		}
-		sum := make([]byte, p.sizes.Out)
-		_ = p.Add(sum, leader)
-		_, _ = p.Unshard(sum, helper)
-		_, _ = p.PrepMessage(prep, message)
+		if changed && errs == [2]error{} {
+			t.Error("both aggregators accept a report that was changed")
+		}
 	})
 }
 
