@@ -11,7 +11,8 @@ import (
 // Shard splits x into input shares for the leader and the helper, with proofs that its norm is
 // at most the bound, and a public share for both. Each input share must reach its aggregator
 // over a channel that the other cannot read. In production src is rng.Secure: anyone who knows
-// src knows x. An error says that x has the wrong length or a norm above the bound.
+// src knows x. An error says that x has the wrong length or a norm above the bound, or that src
+// is broken.
 //
 // A report whose projections fail by chance is made anew; see [Pine.ZeroKnowledge]. Apart from
 // that, and from such an error, the time does not depend on x.
@@ -23,11 +24,14 @@ func (p *Pine) Shard(src rng.Source, nonce Nonce, x []int64) (public []byte, inp
 		return nil, inputs, errors.New("pine: the vector's norm is above the bound")
 	}
 	seeds := make([]byte, seedCount*turboShake.seed)
-	for again := true; again; {
+	for range 4 { // the chance that all fail is below 2^-160
 		draw(src, seeds)
-		public, inputs, again = p.scheme.shard(x, nonce[:], seeds)
+		public, inputs, again := p.scheme.shard(x, nonce[:], seeds)
+		if !again {
+			return public, inputs, nil
+		}
 	}
-	return public, inputs, nil
+	return nil, inputs, errors.New("pine: projections fail again and again: the source of randomness is broken")
 }
 
 // within reports whether x's norm is at most the bound, in a time that depends on its length

@@ -145,6 +145,9 @@ func newPine(c Config, x xof, id uint32) (*Pine, error) {
 		p.scheme = newVDAF[f128](p.layout, x, t)
 	}
 	p.sizes = p.scheme.lengths()
+	if zk := p.ZeroKnowledge(); zk > -40 {
+		return nil, fmt.Errorf("pine: projections of an honest vector may fail with probability 2^%.1f, more than 2^-40: alpha = %v is too small", zk, c.Alpha)
+	}
 	return p, nil
 }
 

@@ -166,6 +166,7 @@ func TestNewRefuses(t *testing.T) {
 		{Config{Dim: 1, Bound: 1, Alpha: -1}, "alpha"},
 		{Config{Dim: 1, Bound: 1, Alpha: math.Inf(1)}, "alpha"},
 		{Config{Dim: 1, Bound: 1 << 31, Alpha: 64}, "too large for the field"},
+		{Config{Dim: 1, Bound: 1000, Alpha: 4}, "alpha = 4 is too small"},
 		{Config{Dim: 1, Bound: 1, Checks: -1}, "-1 projections"},
 		{Config{Dim: 1, Bound: 1, Checks: 5000}, "5000 projections"},
 		{Config{Dim: 1, Bound: 1, Checks: 5, Successes: 6}, "6 successes"},

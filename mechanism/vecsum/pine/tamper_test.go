@@ -161,8 +161,16 @@ func tamperFields[E element[E]](t *testing.T, name string, p *Pine) (tampered in
 		}
 	}
 	for k := range 2 {
-		for i := range s.verifierLength() {
-			try(fmt.Sprint("element ", i, " of prep share ", k), 1, func(m *messages) { addOne(m.prep[k], i) })
+		first := 0
+		for proof := range s.equalityProofs + s.proofs {
+			length := s.equal.verifier()
+			if proof >= s.equalityProofs {
+				length = s.rest.verifier()
+			}
+			for name, i := range map[string]int{"output": 0, "first wire": 1, "last wire": length - 2, "polynomial": length - 1} {
+				try(fmt.Sprint(name, " of proof ", proof, " in prep share ", k), 1, func(m *messages) { addOne(m.prep[k], first+i) })
+			}
+			first += length
 		}
 		for i := range 2 {
 			try(fmt.Sprint("part ", i, " of prep share ", k), 1, func(m *messages) { m.prep[k][s.verifierLength()*n+i*seed]++ })
