@@ -238,6 +238,7 @@ func TestAnswerTime(t *testing.T) {
 		"given":      {3 * time.Second, 2 * time.Second, 3 * time.Second},
 		"half":       {time.Minute, -1, 10 * time.Second},
 		"by default": {0, -1, 5 * time.Second},
+		"too long":   {time.Minute, time.Minute, 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -263,7 +264,10 @@ func TestAnswerTime(t *testing.T) {
 			if err := errors.Join(<-done, f.Close()); err != nil {
 				t.Error(err)
 			}
-			spread := max(0, c.spread)
+			spread := min(max(0, c.spread), 5*time.Second)
+			if end := before.Add(20 * time.Second); got[2].After(end) {
+				t.Errorf("the report leaves %v after the deadline", got[2].Sub(end))
+			}
 			// The deadline is 20 s after before, and what is planned begins some time later.
 			if took := got[1].Sub(got[0]); math.Abs(float64(took-c.want)) > float64(3*time.Second) || took > c.want || name == "given" && took != c.want {
 				t.Errorf("the answer has %v, want %v", took, c.want)

@@ -101,7 +101,7 @@ type JoinConfig struct {
 	Tasks [][32]byte
 	// Spread is the longest that a report is held back. It leaves at a uniform time, so
 	// that its time does not reveal how long it took to make. 0: a tenth of the time to
-	// the deadline, at most a minute; negative: reports leave at once. At most half of that time.
+	// the deadline, at most a minute; negative: reports leave at once. At most half of that time, and with an Answer a quarter.
 	Spread time.Duration
 	// Answer is the time for a gradient that a source asks for elsewhere (a source with a method
 	// Ask(ctx, task, round, theta)). A report is made when it is over, and leaves within Spread

@@ -48,7 +48,13 @@ func (r *rounds) runMembers(ctx context.Context, o announced) error {
 	if spread == 0 {
 		spread = min(time.Minute, time.Until(deadline)/10)
 	}
-	spread = min(spread, time.Until(deadline)/2) // a late model must not make reports too late
+	// A late model must not make reports too late, nor must an answer's time, which is up to half of
+	// what is left.
+	most := time.Until(deadline) / 2
+	if slices.ContainsFunc(f.members, func(m *member) bool { _, asks := m.source.(asker); return asks }) {
+		most /= 2
+	}
+	spread = min(spread, most)
 	// Times are drawn when the model is there: whoever sends it slowly must not see when each report
 	// is made.
 	begun := time.Now()
