@@ -38,7 +38,7 @@ type cldpsgd struct {
 	square   []float64 // Adam's second moment; nil: SGD
 	average  []float64 // sum of the iterates from AverageFrom on
 
-	next, nextVelocity, nextSquare []float64 // working memory, so that a refused step changes nothing
+	next, nextVelocity, nextSquare []float64 // working memory of a step, so that a refused one changes nothing; nil before the first
 }
 
 // NewCLDPSGD returns the optimiser at its start.
@@ -68,10 +68,9 @@ func NewCLDPSGD(c CLDPSGDConfig) (*Optimizer, error) {
 	return newOptimizer(phase{math.MaxInt64, func([]float64) (iteration, error) {
 		o := &cldpsgd{
 			config: c, theta: make([]float64, c.Dim), velocity: make([]float64, c.Dim), average: make([]float64, c.Dim),
-			next: make([]float64, c.Dim), nextVelocity: make([]float64, c.Dim),
 		}
 		if c.Second != 0 {
-			o.square, o.nextSquare = make([]float64, c.Dim), make([]float64, c.Dim)
+			o.square = make([]float64, c.Dim)
 		}
 		copy(o.theta, c.Start)
 		project(o.theta, c.Radius)
@@ -82,6 +81,12 @@ func NewCLDPSGD(c CLDPSGDConfig) (*Optimizer, error) {
 func (o *cldpsgd) point() []float64 { return o.theta }
 
 func (o *cldpsgd) step(done int64, mean []float64) error {
+	if o.next == nil { // many optimisers never take a step
+		o.next, o.nextVelocity = make([]float64, o.config.Dim), make([]float64, o.config.Dim)
+		if o.square != nil {
+			o.nextSquare = make([]float64, o.config.Dim)
+		}
+	}
 	rate, beta := o.config.Schedule(done+1), o.config.Momentum
 	next := o.descend
 	if o.square != nil {

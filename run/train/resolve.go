@@ -2,6 +2,7 @@ package train
 
 import (
 	"math"
+	"slices"
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
@@ -249,9 +250,12 @@ func (c Config) newCLDPSGD(m randomizer.Mechanism, start []float32) (*optimize.O
 	if last := int64(math.Round(c.Average * float64(c.Rounds))); last > 0 {
 		from = c.Rounds - last + 1
 	}
-	wide := make([]float64, len(start))
-	for j, v := range start {
-		wide[j] = float64(v)
+	var wide []float64 // nil: zeros
+	if slices.ContainsFunc(start, func(v float32) bool { return v != 0 }) {
+		wide = make([]float64, len(start))
+		for j, v := range start {
+			wide[j] = float64(v)
+		}
 	}
 	var second float64
 	if c.Optimizer == adam {

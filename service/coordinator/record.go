@@ -146,7 +146,12 @@ const stateHeader = "riffle state 1\n"
 // encodeState writes an optimiser's state: header, steps, number of vectors, and
 // for each, by name, its name, length and values, bit by bit. Little endian.
 func encodeState(s optimize.State) []byte {
-	b := binary.LittleEndian.AppendUint64([]byte(stateHeader), uint64(s.Steps))
+	size := len(stateHeader) + 8 + 4
+	for name, v := range s.Vectors {
+		size += 4 + len(name) + 8 + 8*len(v)
+	}
+	b := append(make([]byte, 0, size), stateHeader...)
+	b = binary.LittleEndian.AppendUint64(b, uint64(s.Steps))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(s.Vectors)))
 	for _, name := range slices.Sorted(maps.Keys(s.Vectors)) {
 		v := s.Vectors[name]

@@ -336,6 +336,7 @@ func (r *runner) open(ctx context.Context, a *wire.Announcement, c *wire.RoundCl
 		opened += t.Accepted
 	}
 	o.accepted, _, err = r.pure.End(tallies...)
+	clear(tallies) // their sums are as large as the model
 	if again := opened - o.accepted; err == nil && again > 0 {
 		add(o.rejected, wire.Duplicate, again) // equal seeds count once
 	}
@@ -382,6 +383,7 @@ func (r *runner) open(ctx context.Context, a *wire.Announcement, c *wire.RoundCl
 func (r *runner) release(ctx context.Context, c *wire.RoundClosed, o outcome, evaluation any) error {
 	db := r.s.config.Store
 	model, state := encodeModel(r.pure.Parameters), encodeState(r.pure.State().Optimizer)
+	r.collectGarbage()
 	next := r.record
 	old := next.Step
 	next.Model, next.Step = digestOf(model), digestOf(state)
@@ -405,6 +407,8 @@ func (r *runner) release(ctx context.Context, c *wire.RoundClosed, o outcome, ev
 	step := o.failed == nil
 	r.log.Info("round has ended", "round", c.Round, "reports", o.accepted, "step", step)
 	r.destroyEnded(ctx)
+	model, state = nil, nil
+	r.collectGarbage()
 	if r.t.Evaluate != nil && step {
 		if evaluation == nil {
 			r.phase("evaluating")

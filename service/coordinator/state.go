@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"fmt"
+	"runtime"
 	"slices"
 
 	"github.com/riffle-dp/riffle/protocol/coordinator"
@@ -46,6 +47,7 @@ func ReadStatus(ctx context.Context, s storage, task [32]byte) (wire.Status, err
 
 // first stores the task's initial model and returns the state before round 1.
 func (r *runner) first(ctx context.Context) (record, error) {
+	defer r.collectGarbage()
 	rec := record{Counts: cloned(wire.Counts{})}
 	o, err := r.t.Optimizer()
 	if err != nil {
@@ -94,8 +96,21 @@ func (r *runner) reload(ctx context.Context) error {
 	return nil
 }
 
+// manyParameters is the number from which on what a round leaves behind is collected at once: it
+// is as large as the model many times, and would wait until the heap has doubled.
+const manyParameters = 1 << 20
+
+func (r *runner) collectGarbage() {
+	if r.task.Mechanism.Dim >= manyParameters {
+		runtime.GC()
+	}
+}
+
 // load makes the pure coordinator of n clients from what is stored.
 func (r *runner) load(ctx context.Context, n int64) error {
+	r.pure = nil // free its memory first
+	r.collectGarbage()
+	defer r.collectGarbage()
 	blocks, err := r.blocks(n)
 	if err != nil {
 		return err
