@@ -47,10 +47,10 @@ func serveClients(ctx context.Context, path string, o Options) error {
 	}
 	join.Prepare = o.Ready != nil || c.Ready != ""
 	if c.Ready != "" {
-		defer os.Remove(c.Ready) // it may not be there
-		if err := os.Remove(c.Ready); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return config.Errorf("ready: %w", err)
+		if err := removeReady(c.Ready); err != nil {
+			return err
 		}
+		defer os.Remove(c.Ready) // it may not be there
 	}
 	var agreed atomic.Int64
 	logged := newCauses(o.Log)
@@ -86,6 +86,19 @@ func serveClients(ctx context.Context, path string, o Options) error {
 		o.Log.Info("declined", "cause", string(cause), "times", s.Declined[cause])
 	}
 	return err
+}
+
+// removeReady removes the file that a killed process left. It is empty; anything else there is
+// named by mistake.
+func removeReady(path string) error {
+	info, err := os.Lstat(path)
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > 0) {
+		return config.Errorf("ready: %s is there, and is no empty file", path)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return config.Errorf("ready: %w", err)
+	}
+	return nil
 }
 
 func joinConfig(c config.Client, log *slog.Logger) (client.JoinConfig, []client.Member, error) {

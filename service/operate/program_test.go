@@ -107,3 +107,25 @@ func TestInspectTriesPrograms(t *testing.T) {
 		}
 	}
 }
+
+// What ready names is removed only if it can be what a process left there.
+func TestReadyRemovesNoOtherFile(t *testing.T) {
+	dir := t.TempDir()
+	left, precious := filepath.Join(dir, "left"), filepath.Join(dir, "precious")
+	link := filepath.Join(dir, "link")
+	for name, text := range map[string]string{left: "", precious: "key"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(precious, link); err != nil {
+		t.Skip(err)
+	}
+	for name, refused := range map[string]bool{left: false, filepath.Join(dir, "none"): false, precious: true, link: true, dir: true} {
+		err := removeReady(name)
+		_, there := os.Lstat(name)
+		if refused != (err != nil) || refused != (there == nil) {
+			t.Errorf("%s: %v, %v", name, err, there)
+		}
+	}
+}
