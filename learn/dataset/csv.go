@@ -363,7 +363,10 @@ func (p *csvParser) answer(cell string) error {
 		return err
 	}
 	v, err := number(cell)
-	if cell == "" { // nothing that is declared helps
+	switch { // nothing that is declared of columns helps
+	case errors.Is(err, ErrText):
+		err = errors.New("is not a number to predict; classes need a loss of their own, such as logistic")
+	case cell == "":
 		err = errors.New("is an empty cell, must be a number: a row without an answer cannot be used")
 	}
 	y := p.scale[p.label].apply(v)
