@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"bytes"
+	"compress/zlib"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -153,11 +154,19 @@ func TestShrinkIsTheMean(t *testing.T) {
 
 // hugePNG is a picture whose header promises more pixels than it has bytes for.
 func hugePNG(w, h uint32) []byte {
-	head := binary.BigEndian.AppendUint32([]byte("IHDR"), w)
+	head := binary.BigEndian.AppendUint32(nil, w)
 	head = append(binary.BigEndian.AppendUint32(head, h), 16, 6, 0, 0, 0)
-	out := binary.BigEndian.AppendUint32([]byte("\x89PNG\r\n\x1a\n"), uint32(len(head)-4))
-	out = append(out, head...)
-	return binary.BigEndian.AppendUint32(out, crc32.ChecksumIEEE(head))
+	var data bytes.Buffer
+	z := zlib.NewWriter(&data)
+	z.Write(make([]byte, 1000)) // a buffer takes them
+	z.Close()
+	out := []byte("\x89PNG\r\n\x1a\n")
+	for _, chunk := range [][]byte{append([]byte("IHDR"), head...), append([]byte("IDAT"), data.Bytes()...), []byte("IEND")} {
+		out = binary.BigEndian.AppendUint32(out, uint32(len(chunk)-4))
+		out = append(out, chunk...)
+		out = binary.BigEndian.AppendUint32(out, crc32.ChecksumIEEE(chunk))
+	}
+	return out
 }
 
 // Whatever one file holds, the others and all that describes them stay the same; and memory stays
@@ -189,7 +198,7 @@ func TestOnePictureChangesNoOther(t *testing.T) {
 		return blank, why, pixels, labels
 	}
 	_, _, want, wantLabels := all()
-	jpegHead := append([]byte{0xff, 0xd8, 0xff, 0xc0, 0, 17, 8, 0xff, 0xff, 0xff, 0xff, 3}, 1, 0x22, 0, 2, 0x11, 1, 3, 0x11, 1)
+	jpegHead := append([]byte{0xff, 0xd8, 0xff, 0xc0, 0, 17, 8, 0xff, 0xff, 0xff, 0xff, 3}, 1, 0x22, 0, 2, 0x11, 1, 3, 0x11, 1, 0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0)
 	good := files["b/5.png"].Data
 	for name, raw := range map[string][]byte{
 		"empty": {}, "text": []byte("hello"), "cut": good[:len(good)/2], "huge png": hugePNG(1<<20, 1<<20), "large png": hugePNG(5001, 5000),
@@ -220,6 +229,9 @@ func TestOnePictureChangesNoOther(t *testing.T) {
 		}
 		if unlike > 1 { // a blank picture has the first class
 			t.Errorf("%s: labels %v, want %v", name, labels, wantLabels)
+		}
+		if sized := name == "large png" || name == "huge jpeg"; sized && !strings.Contains(why.Error(), "pixels, want 1 to 25000000") {
+			t.Errorf("%s: %v", name, why)
 		}
 		if name != "another" {
 			strict := c

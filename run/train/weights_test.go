@@ -96,6 +96,19 @@ func TestClassWeightsFindARareClass(t *testing.T) {
 	if err != nil || dp.Number(got.Numbers["weighted_accuracy"]) != weighed.Numbers["weighted_accuracy"] || got.Warning != "" {
 		t.Errorf("stored: %v %v", got, err)
 	}
+	// A model that always says one class is warned of.
+	c := Default()
+	c.Data, c.Label, c.Range, c.Trust, c.Rounds, c.LR, c.ClassWeights = path, "y", peopleRanges, dp.None, 1, "1e-300", "yes=9"
+	r, err := Prepare(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Create(filepath.Join(t.TempDir(), "run")); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := r.Train(context.Background(), Observer{}); err != nil || len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], "with the class weights the accuracy is") {
+		t.Errorf("warnings %q, %v", s.Warnings, err)
+	}
 	if weightedWarning(.5, .5) == "" || weightedWarning(dp.Number(math.NaN()), .5) == "" || weightedWarning(.6, .5) != "" {
 		t.Error("warnings of weighted figures")
 	}
@@ -126,6 +139,44 @@ func TestClassWeightsRefuse(t *testing.T) {
 		c.change(&config)
 		if _, err := Prepare(context.Background(), config); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("error %v, want %q", err, c.want)
+		}
+	}
+}
+
+// Clients of a task scale their gradients as the simulation does.
+func TestClientsWeighAsTheTaskSays(t *testing.T) {
+	path := shoppers(t, 100, "u0,30,oslo,1,yes")
+	gradients := func(weights string) (out [][]float32, y []int32) {
+		t.Helper()
+		c := bought(path)
+		c.Population, c.NMin, c.ClassWeights, c.Trust = 40, 20, weights, dp.VectorSum
+		task, err := NewTask(context.Background(), "weighed", c, enrolled)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, theta := &Local{Data: path}, task.Model.Init(3)
+		dealt, err := task.Config.newClients(task.Data.Train, task.parts.stages)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range int64(40) {
+			g, err := LocalClient{Local: l, Client: i}.Open(task.Wire)
+			if err != nil {
+				t.Fatal(err)
+			}
+			grad := make([]float32, len(theta))
+			g(theta, grad)
+			out, y = append(out, grad), append(y, task.Data.Train.Y[dealt.population.Example(i, 0)])
+		}
+		return out, y
+	}
+	plain, y := gradients("")
+	weighed, _ := gradients("yes=4")
+	for i := range plain {
+		for j, g := range plain[i] {
+			if want := float64(g) * []float64{.25, 1}[y[i]]; math.Abs(float64(weighed[i][j])-want) > 1e-6 {
+				t.Fatalf("client %d of class %d: %v, want %v", i, y[i], weighed[i][j], want)
+			}
 		}
 	}
 }
