@@ -48,7 +48,11 @@ func Keep(ctx context.Context, c Config, told func(error)) (*Kept, error) {
 	} else {
 		k.dim, k.session = s.About.Dim, s
 	}
-	go k.run(ctx)
+	said := ""
+	if err != nil {
+		said = err.Error()
+	}
+	go k.run(ctx, said)
 	return k, nil
 }
 
@@ -72,8 +76,8 @@ func (k *Kept) Close() {
 	}
 }
 
-// run opens the program whenever its session has broken.
-func (k *Kept) run(ctx context.Context) {
+// run opens the program whenever its session has broken. said is what was told last.
+func (k *Kept) run(ctx context.Context, said string) {
 	defer close(k.over)
 	for {
 		select {
@@ -81,7 +85,6 @@ func (k *Kept) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		said := ""
 		for wait, open := soonest, false; !open; wait = min(2*wait, latest) {
 			select {
 			case <-time.After(wait):
@@ -100,6 +103,7 @@ func (k *Kept) run(ctx context.Context) {
 				k.told(err)
 			}
 		}
+		said = ""
 	}
 }
 

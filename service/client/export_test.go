@@ -16,8 +16,9 @@ func (f *Fleet) Replay(coin, noise func(id wire.ID, round int64) rng.Source) {
 // BeforeSend runs between the charge of a report and its first sending.
 func (f *Fleet) BeforeSend(g func()) { f.beforeSend = g }
 
-// Planned is told when a gradient is asked for, when the report is made, and when it is sent.
-func (f *Fleet) Planned(g func(begun, by, at time.Time)) { f.planned = g }
+// Planned is told when a gradient is asked for, when the report is made, from when on it may
+// leave, and when it leaves.
+func (f *Fleet) Planned(g func(begun, by, from, at time.Time)) { f.planned = g }
 
 // Took has all members have taken part in a task.
 func (f *Fleet) Took(task [32]byte) {

@@ -41,7 +41,7 @@ type Fleet struct {
 	coin, noise func(id wire.ID, round int64) rng.Source
 	beforeSend  func() // called before a report is sent; nil except in tests
 	// planned is told the times of a gradient and its report; nil except in tests
-	planned func(begun, by, at time.Time)
+	planned func(begun, by, from, at time.Time)
 
 	mu    sync.Mutex
 	count snapshot

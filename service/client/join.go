@@ -104,9 +104,9 @@ type JoinConfig struct {
 	// the deadline, at most a minute; negative: reports leave at once. At most half of that time, and with an Answer a quarter.
 	Spread time.Duration
 	// Answer is the time for a gradient that a source asks for elsewhere (a source with a method
-	// Ask(ctx, task, round, theta)). A report is made when it is over, and leaves within Spread
-	// after that. It is at most half of the time to the deadline. 0: a quarter of the time to
-	// the deadline, at most two minutes.
+	// Ask(ctx, task, round, theta)). Reports are made when it is over, and leave within Spread
+	// after they must all be made. It is at most half of the time to the deadline. 0: a quarter
+	// of that time, at most two minutes.
 	Answer time.Duration
 	// Prepare asks for all sessions at once when a task is agreed to, instead of spreading the
 	// requests over the first round. The shuffler then sees which clients agreed, including

@@ -33,6 +33,7 @@ const mostSealed = 4096
 type sendTime struct {
 	member   *member
 	begun    time.Time // from when on these times are drawn
+	spread   time.Duration
 	at       time.Time // when to send, with a session that the client already has
 	ask      time.Time // when to ask for a session
 	asked    time.Time // when all sessions have been asked for
@@ -61,7 +62,7 @@ func (r *rounds) runMembers(ctx context.Context, o announced) error {
 	jitter := newBackoff().src
 	times := make([]sendTime, len(f.members))
 	for i, m := range f.members {
-		times[i] = sendTime{m, begun, begun.Add(upTo(jitter, spread)), begun.Add(upTo(jitter, spread/2)), begun.Add(max(0, spread/2)), begun.Add(spread/2 + upTo(jitter, spread/2))}
+		times[i] = sendTime{m, begun, spread, begun.Add(upTo(jitter, spread)), begun.Add(upTo(jitter, spread/2)), begun.Add(max(0, spread/2)), begun.Add(spread/2 + upTo(jitter, spread/2))}
 	}
 	slices.SortStableFunc(times, func(a, b sendTime) int { return a.at.Compare(b.at) })
 

@@ -24,6 +24,7 @@ type rounds struct {
 	queue  chan announced // rounds that the clients have yet to decide on
 	work   sync.Pool      // a pool of *work
 	over   func()         // called when no more rounds are asked for
+	making time.Duration  // from the end of an answer's time until reports leave
 	leader atomic.Int32   // index of the coordinator that led the task last
 }
 
@@ -48,6 +49,7 @@ func (r *rounds) run(ctx context.Context) error {
 		// Reports of all rounds have one shape.
 		return &work{report: r.terms.Reporter.ForRound([32]byte{}).NewReport()}
 	}
+	r.making = r.measure()
 	// Polling never waits for clients: its timing would reveal who takes part.
 	ctx, stop := context.WithCancelCause(ctx)
 	r.queue = make(chan announced, mostQueued)

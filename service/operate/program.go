@@ -47,7 +47,8 @@ func openProgram(ctx context.Context, c config.Client, log *slog.Logger) (*progr
 	var err error
 	p.Kept, err = external.Keep(ctx, programConfig(c), p.failed)
 	if err != nil && ctx.Err() == nil {
-		err = config.Errorf("gradients: %w", err)
+		text, _ := told(err)
+		err = config.Errorf("gradients: %s", text)
 	}
 	return p, err
 }
@@ -64,7 +65,7 @@ func (p *program) failed(err error) {
 
 // told splits an error of a program into a line and the program's last lines.
 func told(err error) (text string, lines []string) {
-	text, rest, more := strings.Cut(err.Error(), "\n")
+	text, rest, more := strings.Cut(strings.TrimPrefix(err.Error(), "external: "), "\n")
 	for line := range strings.Lines(rest) {
 		lines = append(lines, strings.TrimPrefix(strings.TrimSuffix(line, "\n"), "  | "))
 	}
@@ -124,7 +125,8 @@ func (n *inspection) program(ctx context.Context, c config.Client) {
 	}
 	defer k.Close()
 	if failed != nil {
-		n.wrong("program", failed)
+		text, lines := told(failed)
+		n.wrong("program", errors.New(strings.Join(append([]string{text}, lines...), " | ")))
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(c.Answer, external.DefaultTimeout))
@@ -136,6 +138,10 @@ func (n *inspection) program(ctx context.Context, c config.Client) {
 	}
 	if took := time.Since(begun); err == nil && c.Answer > 0 && took > c.Answer {
 		err = fmt.Errorf("its gradient took %v, answer allows %v", took.Round(time.Millisecond), c.Answer)
+	}
+	if err != nil {
+		text, lines := told(err)
+		err = errors.New(strings.Join(append([]string{text}, lines...), " | "))
 	}
 	n.wrong(fmt.Sprintf("program, %d parameters", k.Dim()), err)
 }

@@ -88,7 +88,7 @@ func TestProgramsOfClients(t *testing.T) {
 	if len(got) != 2 || !strings.Contains(got[0], `it sends a tensor "gradients", F32 [1 4], want one tensor gradients, F32 [1 5]`) || !strings.Contains(got[1], "it is not open") {
 		t.Errorf("the log has %q", got)
 	}
-	if text, lines := told(errText("external: it has ended; its last lines:\n  | a\n  | b")); text != "external: it has ended" || strings.Join(lines, ",") != "a,b" {
+	if text, lines := told(errText("external: it has ended; its last lines:\n  | a\n  | b")); text != "it has ended" || strings.Join(lines, ",") != "a,b" {
 		t.Errorf("%q, %q", text, lines)
 	}
 }
