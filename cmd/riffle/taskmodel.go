@@ -22,8 +22,10 @@ func newTaskModel() *cobra.Command {
 		Use: "model TASK", Short: "Write a task's last released model to a file",
 		Long: `Model writes the parameters that a task released last to a safetensors file, with
 everything that riffle eval needs to use them. The file's metadata names the task, the
-round and the epsilon of everything charged until now. An existing file is kept unless
---overwrite is given.`,
+round, the epsilon and delta of everything charged until now with the bound's name, and
+the last entry of the ledger. The tensors of a program's model have the names and shapes
+that the task says. An existing file is kept unless --overwrite is given; a file is
+written whole or not at all.`,
 		Example: `  riffle task model first --config docs/deploy/coordinator.yaml --out model.safetensors
   riffle eval model.safetensors --data mnist`, Args: taskArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
