@@ -92,6 +92,20 @@ func TestFolderOfPictures(t *testing.T) {
 	if err != nil || got.Loss != s.Evaluation.Loss || !slices.Equal(got.Classes, names) {
 		t.Errorf("%+v, %v", got, err)
 	}
+	// Of another folder all pictures count; the divided one says itself which.
+	other := barPictures(t, 50)
+	if got, err := stored.Test(other, false, 1); err != nil || got.Examples != 50 || got.Set != "all" {
+		t.Errorf("another folder: %+v, %v", got, err)
+	}
+	divided := t.TempDir()
+	for part, of := range map[string]string{"train": other, "test": dir} {
+		if err := os.CopyFS(filepath.Join(divided, part), os.DirFS(of)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := stored.Test(divided, false, 1); err != nil || got.Examples != 120 || got.Set != "test" {
+		t.Errorf("a divided folder: %+v, %v", got, err)
+	}
 	// A folder with one class more cannot be evaluated, one with fewer can.
 	writePicture(t, filepath.Join(dir, "round", "1.png"), image.NewGray(image.Rect(0, 0, 9, 9)))
 	if _, err := stored.Test(dir, false, 1); err == nil || !strings.Contains(err.Error(), `class "round" is none of the 2`) {

@@ -30,6 +30,7 @@ type Stored struct {
 	config          Config // the settings of its training that the file has
 	pca             *feature.PCA
 	rows            int // number of rows of the CSV file; 0: not known
+	pictures        int // number of pictures of the folder; 0: not known
 	columns, labels []string
 }
 
@@ -94,6 +95,9 @@ func (s *Stored) read(f safetensors.File) (err error) {
 		if s.rows = integer("riffle.rows"); err == nil && (s.rows < 2 || c.TestFraction == 0) {
 			err = fmt.Errorf("%d rows, a share of %v of them for the test", s.rows, c.TestFraction)
 		}
+	}
+	if _, ok := meta["riffle.pictures"]; ok {
+		s.pictures = integer("riffle.pictures")
 	}
 	if s.Task = meta["riffle.task"]; s.Task != "" {
 		s.Round = int64(integer("riffle.round"))
@@ -163,7 +167,7 @@ func (s *Stored) Test(data string, all bool, workers int) (*Tested, error) {
 	if all && !c.isCSV() {
 		return nil, inputError("all goes with a table: data %s has a test set of its own", data)
 	}
-	table, err := s.table(c, workers)
+	table, err := s.table(c, workers, out)
 	if err != nil {
 		return nil, err
 	}
@@ -220,17 +224,39 @@ func (s *Stored) heldOut(table *dataset.Table, all bool, out *Tested) *dataset.T
 	return test
 }
 
-func (s *Stored) table(c Config, workers int) (*dataset.Table, error) {
+// testImages returns the images to count. Of a folder of pictures that is not divided these are
+// the ones that training held out if it is the folder of the training, as its number of pictures
+// says; otherwise all.
+func (s *Stored) testImages(c Config, out *Tested) (*dataset.Images, error) {
+	if c.ImageSize == "" {
+		_, test, err := c.readImages(nil, false)
+		return test, err
+	}
+	if c.TestFraction == 0 {
+		c.TestFraction = .2
+	}
+	train, test, err := c.readImages(s.labels, false)
+	if err != nil || s.pictures == train.Len()+test.Len() || isFolder(c.Data, "train") && isFolder(c.Data, "test") {
+		return test, err
+	}
+	all := *test
+	all.Pixels, all.Labels = slices.Concat(train.Pixels, test.Pixels), slices.Concat(train.Labels, test.Labels)
+	out.Set = "all"
+	return &all, nil
+}
+
+func isFolder(path ...string) bool {
+	info, err := os.Stat(filepath.Join(path...))
+	return err == nil && info.IsDir()
+}
+
+func (s *Stored) table(c Config, workers int, out *Tested) (*dataset.Table, error) {
 	if (c.Label != "") != c.isCSV() {
 		return nil, inputError("data %s: the model was not trained on data of this kind; want %s", c.Data,
 			map[bool]string{true: "a .csv file with column " + c.Label, false: "images"}[c.Label != ""])
 	}
 	if !c.isCSV() {
-		classes := s.labels
-		if c.ImageSize == "" {
-			classes = nil
-		}
-		_, test, err := c.readImages(classes, false)
+		test, err := s.testImages(c, out)
 		if err != nil {
 			return nil, err
 		}

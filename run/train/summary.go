@@ -135,8 +135,10 @@ func (r *Run) writeModel(s *Summary) error {
 	meta["riffle.epsilon"] = strconv.FormatFloat(float64(s.Epsilon), 'g', -1, 64)
 	meta["riffle.bound"] = s.Bound
 	if r.Data.rows > 0 || r.Data.pictures > 0 { // so that what trained it can be told from the rest
-		if r.Data.rows > 0 {
-			meta["riffle.rows"] = strconv.Itoa(r.Data.rows)
+		for key, n := range map[string]int{"riffle.rows": r.Data.rows, "riffle.pictures": r.Data.pictures} {
+			if n > 0 {
+				meta[key] = strconv.Itoa(n)
+			}
 		}
 		meta["riffle.seed"] = strconv.FormatInt(r.Config.Seed, 10)
 		meta["riffle.test-fraction"] = strconv.FormatFloat(r.Config.TestFraction, 'g', -1, 64)
