@@ -240,7 +240,14 @@ func (e *engine) certifiedPair(s shape, c clones) (pair dp.Pair, blocks amplify.
 
 // certifySums is certifyGrow for pairs that the checker sums up on a grid: each doubling of the
 // number of reports and each further block of them costs a little, and few reports some more.
+// Where their number is random, every number has ratios of its own, between which the checker
+// takes chords: they lie the higher the fewer reports are expected.
 func (s shape) certifySums(b amplify.Blocks) float64 {
-	k := float64(max(s.reports, s.asked))
-	return 2e-4 + 2e-3/k + 5e-6*math.Log2(k) + 2.5e-5*float64(len(b.Reports))
+	most := float64(max(s.reports, s.asked))
+	honest := most * (1 - float64(s.colluders)/float64(s.population))
+	few := 2e-3
+	if s.gamma > 0 {
+		honest, few = honest*s.gamma, 2e-2
+	}
+	return 2e-4 + few/math.Max(1, honest) + 5e-6*math.Log2(most) + 2.5e-5*float64(len(b.Reports))
 }

@@ -108,6 +108,18 @@ func TestCertificatesByOwnLaw(t *testing.T) {
 	}
 }
 
+// Where few reports are expected of many clients, the listed pair is still above the checker's.
+func TestCertificateOfFewExpectedReports(t *testing.T) {
+	longtest.Only(t, "one check takes two seconds")
+	d, err := account.Certify(context.Background(), account.Query{Participation: dp.CheckIn, Class: dp.LaplaceL1, Eps0: 1, Population: 40, Gamma: .05, Rounds: 2, Delta: 1e-4}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := d.Verify(context.Background()); err != nil || d.Claim.Method != certificate.LaplacePLD {
+		t.Errorf("%+v: %+v, %v", d.Claim, v, err)
+	}
+}
+
 func TestCertificatesThatHaveNoProof(t *testing.T) {
 	for name, q := range map[string]account.Query{
 		"colluders drawn, drop-outs": {Participation: dp.Sampled, Eps0: 2, Population: 60, Reports: 20, Colluders: 10, Dropout: .1, Rounds: 5, Delta: 1e-3},
