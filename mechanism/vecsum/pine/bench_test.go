@@ -99,3 +99,29 @@ func BenchmarkPrio3(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkExtend takes one wire of 64 points to the odd roots: by transforms, and by a matrix, which
+// would do without them.
+func BenchmarkExtend(b *testing.B) {
+	tr := newTransform[f64](6)
+	v, w := make([]f64, 64), make([]f64, 64)
+	for i := range v {
+		v[i] = f64(1) << i
+	}
+	matrix := make([][]f64, 64)
+	beta := root[f64](7)
+	for k := range matrix {
+		matrix[k] = tr.lagrange(beta.times(tr.power(k)))
+	}
+	b.Run("transform", func(b *testing.B) {
+		loop(b, func() error { tr.extend(v); return nil })
+	})
+	b.Run("matrix", func(b *testing.B) {
+		loop(b, func() error {
+			for k, row := range matrix {
+				w[k] = inner(v, row)
+			}
+			return nil
+		})
+	})
+}

@@ -324,3 +324,25 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 		}
 	}
 }
+
+// TestSeveralGoroutines serves the race detector.
+func TestSeveralGoroutines(t *testing.T) {
+	p := mustNew(t, Config{Dim: 20, Bound: 100})
+	done := make(chan error)
+	for i := range 4 {
+		go func() {
+			src := rng.Replay(13, uint64(i))
+			public, input, err := p.Shard(src, Nonce{byte(i)}, vectorWithin(src, 20, 100))
+			if err == nil {
+				_, errs := reported(public, input, Nonce{byte(i)}).verify(p, nil)
+				err = errors.Join(errs[0], errs[1])
+			}
+			done <- err
+		}()
+	}
+	for range 4 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
