@@ -69,7 +69,7 @@ func (p *printer) coefficients(all []train.Coefficient, c train.Config) {
 				cells[k] = rows[0][1+k] + " " + cells[k]
 			}
 		}
-		p.row("  "+row[0], "%s", strings.Join(cells, ", "))
+		p.row("  "+strings.Join(strings.Fields(row[0]), " "), "%s", strings.Join(cells, ", "))
 	}
 	if n := len(rows) - 1 - len(shown); n > 0 {
 		p.row("", "%d more: riffle predict RUN --coefficients", n)
