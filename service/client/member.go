@@ -27,6 +27,18 @@ type work struct {
 // mostSealed is how many sealed reports of a round are in memory at a time.
 const mostSealed = 4096
 
+// mostWaiting is how many bytes of gradients may wait in memory for the end of an answer's time. A
+// process that runs out of memory would show how soon its program answers.
+const mostWaiting = 1 << 30
+
+// atOnce returns how many members take part in a round at a time. The others begin later.
+func atOnce(asks bool, dim int) int {
+	if !asks {
+		return mostSealed
+	}
+	return max(1, min(mostSealed, mostWaiting/(4*dim)))
+}
+
 // sendTime is when a client sends, drawn before it decides anything: the time reveals
 // neither what it sends nor how long that took to make. A client that needs a session
 // asks for it in the first half of the spread, and sends in the second.
@@ -52,7 +64,8 @@ func (r *rounds) runMembers(ctx context.Context, o announced) error {
 	// A late model must not make reports too late, nor must an answer's time, which is up to half of
 	// what is left.
 	most := time.Until(deadline) / 2
-	if slices.ContainsFunc(f.members, func(m *member) bool { _, asks := m.source.(asker); return asks }) {
+	asks := slices.ContainsFunc(f.members, func(m *member) bool { _, asks := m.source.(asker); return asks })
+	if asks {
 		most /= 2
 	}
 	spread = min(spread, most)
@@ -71,7 +84,7 @@ func (r *rounds) runMembers(ctx context.Context, o announced) error {
 	var mu sync.Mutex
 	var failed error
 	left := false // whether a report was charged and not answered
-	slots := make(chan struct{}, mostSealed)
+	slots := make(chan struct{}, atOnce(asks, r.terms.Mechanism.Facts().Dim))
 	for _, t := range times {
 		select {
 		case slots <- struct{}{}:

@@ -1,0 +1,20 @@
+package client
+
+import "testing"
+
+// Gradients that wait for the end of an answer's time fit into memory, however many clients a
+// process has and however large its model is.
+func TestWaitingGradientsFitIntoMemory(t *testing.T) {
+	for _, dim := range []int{1, 1930, 1 << 16, 1 << 20, 10_000_000, 1 << 30} {
+		n := atOnce(true, dim)
+		if n < 1 || n > mostSealed || n > 1 && n*4*dim > mostWaiting {
+			t.Errorf("%d at once, of %d values each", n, dim)
+		}
+		if more := n + 1; n < mostSealed && more*4*dim <= mostWaiting {
+			t.Errorf("%d at once, of %d values each, and there is room for another", n, dim)
+		}
+		if atOnce(false, dim) != mostSealed {
+			t.Error("gradients that riffle computes do not wait")
+		}
+	}
+}
