@@ -152,7 +152,7 @@ func (c *LearningConfig) ReadInitial() ([]byte, error) {
 	named := *c
 	named.Initial = fmt.Sprintf("%s%x", initialPrefix, sha256.Sum256(values))
 	if err := named.begins(values); err != nil {
-		return fail("%v", strings.TrimPrefix(err.Error(), "bad input: initial "))
+		return fail("%v", strings.TrimPrefix(err.Error(), "train: initial "))
 	}
 	c.Model, c.Initial = external, named.Initial
 	return values, nil

@@ -104,3 +104,18 @@ func TestStopEndsAnEvaluation(t *testing.T) {
 		t.Errorf("%+v, closed %d times", s.Evaluation, e.closed)
 	}
 }
+
+// Memory for sums does not grow with the processors of a machine without bound.
+func TestOpeners(t *testing.T) {
+	for _, c := range []struct {
+		workers int
+		dim     int64
+		want    int
+	}{{0, 5, 1}, {2, 10_000_000, 2}, {64, 10_000_000, 13}, {64, 1930, 64}, {64, 1 << 40, 1}} {
+		r := &runner{s: &Service{config: Config{Workers: c.workers}}}
+		r.task.Mechanism.Dim = c.dim
+		if got := r.openers(); got != c.want {
+			t.Errorf("%d workers, %d parameters: %d open reports, want %d", c.workers, c.dim, got, c.want)
+		}
+	}
+}

@@ -21,7 +21,16 @@ import (
 
 func (r *runner) reader(a *wire.Announcement, c *wire.RoundClosed) batch.Reader {
 	return batch.Reader{Source: r.s.config.Shuffler, Announcement: c.Announcement, Reports: c.Reports, Messages: a.PerClient(), Chunks: c.Chunks,
-		Digest: c.Digest, Size: a.ReportBytes, Workers: r.s.config.Workers}
+		Digest: c.Digest, Size: a.ReportBytes, Workers: r.openers()}
+}
+
+// maxSums is the most that the sums of the goroutines that open reports have together in bytes,
+// but for one sum that is larger.
+const maxSums = 1 << 30
+
+// openers is the number of goroutines that open reports. Each has a sum as large as two models.
+func (r *runner) openers() int {
+	return max(1, int(min(int64(r.s.config.Workers), maxSums/(8*r.task.Mechanism.Dim))))
 }
 
 // sumUp opens and sums a charged batch. The same batch gives the same sum.
@@ -32,7 +41,7 @@ func (r *runner) sumUp(ctx context.Context, a *wire.Announcement, c *wire.RoundC
 	if r.sum != nil {
 		return r.sumShares(ctx, a, c)
 	}
-	workers := max(1, r.s.config.Workers)
+	workers := r.openers()
 	tallies, err := r.newTallies(workers)
 	if err != nil {
 		return nil, nil, err
