@@ -266,16 +266,17 @@ func (c PictureConfig) decode(fsys fs.FS, file string, into []byte) error {
 // shrink brings a picture to the public size: each pixel is the mean over its area, in integers,
 // so that it is the same on all machines.
 func (c PictureConfig) shrink(src *image.RGBA, into []byte) {
-	w, h := src.Rect.Dx(), src.Rect.Dy()
-	for y := range c.Height {
-		for x := range c.Width {
+	// 1024 times 25 million does not fit into 32 bits.
+	w, h, wide, high := int64(src.Rect.Dx()), int64(src.Rect.Dy()), int64(c.Width), int64(c.Height)
+	for y := range high {
+		for x := range wide {
 			var sum [3]uint64
-			// In units of 1/Width and 1/Height of a source pixel this area is w × h.
-			for v := y * h / c.Height; v*c.Height < (y+1)*h; v++ {
-				tall := min((v+1)*c.Height, (y+1)*h) - max(v*c.Height, y*h)
-				for u := x * w / c.Width; u*c.Width < (x+1)*w; u++ {
-					area := uint64(tall) * uint64(min((u+1)*c.Width, (x+1)*w)-max(u*c.Width, x*w))
-					px := src.Pix[v*src.Stride+4*u:]
+			// In units of 1/wide and 1/high of a source pixel this area is w × h.
+			for v := y * h / high; v*high < (y+1)*h; v++ {
+				tall := min((v+1)*high, (y+1)*h) - max(v*high, y*h)
+				for u := x * w / wide; u*wide < (x+1)*w; u++ {
+					area := uint64(tall) * uint64(min((u+1)*wide, (x+1)*w)-max(u*wide, x*w))
+					px := src.Pix[v*int64(src.Stride)+4*u:]
 					for k := range sum {
 						sum[k] += area * uint64(px[k])
 					}
@@ -284,12 +285,12 @@ func (c PictureConfig) shrink(src *image.RGBA, into []byte) {
 			area := uint64(w) * uint64(h)
 			if c.Colour {
 				for k := range sum {
-					into[3*(y*c.Width+x)+k] = uint8((sum[k] + area/2) / area)
+					into[3*(y*wide+x)+int64(k)] = uint8((sum[k] + area/2) / area)
 				}
 				continue
 			}
 			// Luma of ITU-R BT.601.
-			into[y*c.Width+x] = uint8((299*sum[0] + 587*sum[1] + 114*sum[2] + 500*area) / (1000 * area))
+			into[y*wide+x] = uint8((299*sum[0] + 587*sum[1] + 114*sum[2] + 500*area) / (1000 * area))
 		}
 	}
 }

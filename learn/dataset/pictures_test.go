@@ -142,6 +142,17 @@ func TestShrinkIsTheMean(t *testing.T) {
 			}
 		}
 	}
+	long := image.NewRGBA(image.Rect(0, 0, 3_000_000, 1)) // times 1024 is more than 32 bits hold
+	for i := range long.Pix {
+		long.Pix[i] = uint8(i / 4 * 256 / 3_000_000)
+	}
+	wide := make([]byte, 1024)
+	PictureConfig{Width: 1024, Height: 1}.shrink(long, wide)
+	for x, v := range wide {
+		if int(v) != x/4 {
+			t.Fatalf("pixel %d is %d", x, v)
+		}
+	}
 	grey, white := make([]byte, 1), image.NewUniform(color.White)
 	m := image.NewRGBA(image.Rect(0, 0, 2, 1))
 	m.Set(0, 0, white.C)
