@@ -18,7 +18,7 @@ import (
 )
 
 // Limits of a picture file. A decoder allocates as many pixels as the header says, so the header
-// is checked first: 25 million pixels take at most 200 MB.
+// is checked first: 25 million pixels take 200 MB, and up to 600 MB as a progressive JPEG.
 const (
 	maxPictureBytes  = 64 << 20
 	maxPicturePixels = 25_000_000
