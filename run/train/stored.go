@@ -188,12 +188,12 @@ func (s *Stored) Test(data string, all bool, workers int) (*Tested, error) {
 		return nil, inputError("%v", err)
 	}
 	out.Baseline = newBaseline(s.Model, table, out.Classes, out.Set)
-	if c.isCSV() {
-		out.Numbers = out.Metrics(out.Classes, out.LabelUnit)
-	}
 	weights, err := c.weights(s.labels)
 	if err != nil {
 		return nil, err
+	}
+	if c.isCSV() || weights != nil {
+		out.Numbers = out.Metrics(out.Classes, out.LabelUnit)
 	}
 	out.Numbers = addWeighted(out.Numbers, out.Confusion, weights)
 	out.Baseline.Weighted = weights != nil

@@ -317,8 +317,8 @@ func (t *Setup) Evaluate(theta []float32) (*model.Evaluation, error) {
 		return t.Data.program.evaluate(theta)
 	}
 	e, err := t.Model.Evaluate(theta, t.Data.Eval.X, answers(t.Data.Eval), int(t.Config.Workers))
-	if err == nil && t.Config.isCSV() {
-		e.Numbers = e.Metrics(t.Data.Classes, t.Config.labelUnit())
+	if err == nil && (t.Config.isCSV() || t.weights != nil) {
+		e.Numbers = e.Metrics(t.Data.ClassNames, t.Config.labelUnit())
 	}
 	if err == nil {
 		e.Numbers = addWeighted(e.Numbers, e.Confusion, t.weights)
