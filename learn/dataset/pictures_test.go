@@ -189,7 +189,7 @@ func TestOnePictureChangesNoOther(t *testing.T) {
 		files[fmt.Sprintf("%s/%d.png", []string{"a", "b"}[i%2], i)] = pngOf(t, speckles(r, 6, 6))
 	}
 	c := PictureConfig{Width: 3, Height: 3, TestFraction: .25, Seed: 7, Blanks: true}
-	all := func() (blank int, why error, pixels []byte, labels []uint8) {
+	all := func() (pixels []byte, labels []uint8, blank int, why error) {
 		t.Helper()
 		train, test, err := ReadPictures(files, "x", c)
 		if err != nil {
@@ -206,9 +206,9 @@ func TestOnePictureChangesNoOther(t *testing.T) {
 			}
 			pixels, labels = append(pixels, part.Pixels...), append(labels, part.Labels...)
 		}
-		return blank, why, pixels, labels
+		return pixels, labels, blank, why
 	}
-	_, _, want, wantLabels := all()
+	want, wantLabels, _, _ := all()
 	jpegHead := append([]byte{0xff, 0xd8, 0xff, 0xc0, 0, 17, 8, 0xff, 0xff, 0xff, 0xff, 3}, 1, 0x22, 0, 2, 0x11, 1, 3, 0x11, 1, 0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0)
 	good := files["b/5.png"].Data
 	for name, raw := range map[string][]byte{
@@ -218,7 +218,7 @@ func TestOnePictureChangesNoOther(t *testing.T) {
 		files["b/5.png"] = &fstest.MapFile{Data: raw}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		blank, why, got, labels := all()
+		got, labels, blank, why := all()
 		runtime.ReadMemStats(&after)
 		if used := after.TotalAlloc - before.TotalAlloc; used > 16<<20 {
 			t.Errorf("%s: %d bytes were allocated", name, used)
