@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -87,6 +88,27 @@ type About struct {
 type parameter struct {
 	Name  string
 	Shape []int
+}
+
+// Fits refuses a task's model that is not the program's: with another number of parameters or,
+// where both say them, with other names and shapes. Nothing is known of an empty text.
+func (a About) Fits(dim int64, parameters string) error {
+	if int64(a.Dim) != dim {
+		return fmt.Errorf("the program's model has %d parameters, the task's %d", a.Dim, dim)
+	}
+	if parameters == "" || len(a.Parameters) == 1 && a.Parameters[0].Name == "theta" {
+		return nil
+	}
+	want, err := Parameters(parameters, a.Dim)
+	if err != nil {
+		return fmt.Errorf("the task's %v", err)
+	}
+	for i, p := range want {
+		if i >= len(a.Parameters) || p.Name != a.Parameters[i].Name || !slices.Equal(p.Shape, a.Parameters[i].Shape) {
+			return fmt.Errorf("the program's model has other tensors than the task's, from number %d on, which the task calls %q, with shape %v", i+1, clipped(p.Name), p.Shape)
+		}
+	}
+	return nil
 }
 
 // request encodes the head of a request; the tensors' data follow it.

@@ -24,6 +24,7 @@ type Kept struct {
 
 	mu      sync.Mutex
 	dim     int           // of the first session; 0: there was none
+	about   About         // of the last session
 	session *Session      // nil: none now
 	changed chan struct{} // closed when there is another session
 	broken  chan struct{} // holds a token when a session must be opened
@@ -46,7 +47,7 @@ func Keep(ctx context.Context, c Config, told func(error)) (*Kept, error) {
 		told(err)
 		k.broken <- struct{}{}
 	} else {
-		k.dim, k.session = s.About.Dim, s
+		k.dim, k.about, k.session = s.About.Dim, s.About, s
 	}
 	said := ""
 	if err != nil {
@@ -61,6 +62,16 @@ func (k *Kept) Dim() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.dim
+}
+
+// Fits is About.Fits of the last session; nil if there was none.
+func (k *Kept) Fits(dim int64, parameters string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.dim == 0 {
+		return nil
+	}
+	return k.about.Fits(dim, parameters)
 }
 
 // Close ends the program's session.
@@ -115,7 +126,7 @@ func (k *Kept) take(s *Session) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.dim, k.session = s.About.Dim, s
+	k.dim, k.about, k.session = s.About.Dim, s.About, s
 	close(k.changed)
 	k.changed = make(chan struct{})
 	return nil

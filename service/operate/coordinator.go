@@ -163,7 +163,7 @@ func (r *coordinatorProcess) runnable(t *train.Setup, made created) (coordinator
 	}
 	if t.Config.Dim != 0 { // only a program can evaluate it
 		if out.Evaluate = nil; r.config.Evaluate != "" {
-			out.Beside = newEvaluator(r.config, t.Wire, cmp.Or(r.own.Log, slog.New(slog.DiscardHandler)))
+			out.Beside = newEvaluator(r.config, t.Wire, t.Config.Parameters, cmp.Or(r.own.Log, slog.New(slog.DiscardHandler)))
 		}
 	}
 	if g := t.Guard; g != nil {

@@ -25,11 +25,13 @@ type evaluator struct {
 	config  external.Config
 	log     *slog.Logger
 	session *external.Session // nil: none now
-	said    string            // the error that was logged last
+
+	parameters string // that the task names
+	said       string // the error that was logged last
 }
 
-func newEvaluator(c config.Coordinator, task wire.Task, log *slog.Logger) *evaluator {
-	return &evaluator{config: external.Config{Program: c.Evaluate, Purpose: external.Evaluate, Task: task.Name, Timeout: cmp.Or(c.Answer, external.DefaultTimeout)}, log: log.With("task", task.Name)}
+func newEvaluator(c config.Coordinator, task wire.Task, parameters string, log *slog.Logger) *evaluator {
+	return &evaluator{config: external.Config{Program: c.Evaluate, Purpose: external.Evaluate, Task: task.Name, Timeout: cmp.Or(c.Answer, external.DefaultTimeout)}, parameters: parameters, log: log.With("task", task.Name)}
 }
 
 func (e *evaluator) Close() {
@@ -63,6 +65,10 @@ func (e *evaluator) ask(ctx context.Context, params []float32) (numbers map[stri
 	if e.session == nil {
 		if e.session, err = external.Open(ctx, e.config); err != nil {
 			e.session = nil
+			return nil, err
+		}
+		if err = e.session.About.Fits(int64(len(params)), e.parameters); err != nil {
+			e.Close()
 			return nil, err
 		}
 	}
@@ -160,7 +166,7 @@ func (n *inspection) evaluator(ctx context.Context, c config.Coordinator) {
 	if c.Evaluate == "" {
 		return
 	}
-	s, err := external.Open(ctx, newEvaluator(c, wire.Task{}, slog.New(slog.DiscardHandler)).config)
+	s, err := external.Open(ctx, newEvaluator(c, wire.Task{}, "", slog.New(slog.DiscardHandler)).config)
 	if err != nil {
 		n.add("evaluation's program", config.Errorf("evaluate: %w", err))
 		return

@@ -21,7 +21,7 @@ import (
 
 func evaluatorOf(t *testing.T, mode string, log *bytes.Buffer) *evaluator {
 	t.Helper()
-	e := newEvaluator(config.Coordinator{Evaluate: externaltest.Program(mode), Answer: 300 * time.Millisecond}, wire.Task{Name: "own"},
+	e := newEvaluator(config.Coordinator{Evaluate: externaltest.Program(mode), Answer: 300 * time.Millisecond}, wire.Task{Name: "own"}, "",
 		slog.New(slog.NewTextHandler(log, nil)))
 	e.config.Timeout = max(e.config.Timeout, map[bool]time.Duration{true: time.Minute}[mode != "evaluation-hangs"])
 	t.Cleanup(e.Close)
@@ -57,7 +57,7 @@ func TestProgramEvaluates(t *testing.T) {
 func TestProgramFailsToEvaluate(t *testing.T) {
 	for mode, want := range map[string]string{
 		"evaluation-dies": "FileNotFoundError: test.npz", "evaluation-hangs": "no answer within 300ms", "percent": "must be a share", "no-loss": "lack loss", "odd-name": `"AUC" names a number`,
-		"dies-open": "No module named 'torch'", "says": "no such file: data.npz", "fast=6": "5 parameters, the program's model has 6", "prints": "standard output",
+		"dies-open": "No module named 'torch'", "says": "no such file: data.npz", "fast=6": "the program's model has 6 parameters, the task's 5", "prints": "standard output",
 	} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
@@ -82,9 +82,21 @@ func TestProgramFailsToEvaluate(t *testing.T) {
 	if got := evaluatorOf(t, "nan-loss", &log).Evaluate(t.Context(), fiveParameters).(evaluation); got.Failed || !math.IsNaN(float64(got.Loss)) {
 		t.Errorf("%+v", got)
 	}
-	e := newEvaluator(config.Coordinator{Evaluate: "unix:" + t.TempDir() + "/none"}, wire.Task{}, slog.New(slog.DiscardHandler))
+	e := newEvaluator(config.Coordinator{Evaluate: "unix:" + t.TempDir() + "/none"}, wire.Task{}, "", slog.New(slog.DiscardHandler))
 	if got := e.Evaluate(t.Context(), fiveParameters).(evaluation); !strings.Contains(got.failure, "nothing answers there") {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A program whose tensors are in another order than the task's would evaluate nonsense.
+func TestProgramOfAnotherModelDoesNotEvaluate(t *testing.T) {
+	for parameters, want := range map[string]string{"slope=2x2 offset=": "", "": "", "offset= slope=2x2": "other tensors than the task's, from number 1 on", "slope=4 offset=": "from number 1 on", "slope=2x2 bias=": "from number 2 on"} {
+		var log bytes.Buffer
+		e := evaluatorOf(t, "learn", &log)
+		e.parameters = parameters
+		if got := e.Evaluate(t.Context(), fiveParameters).(evaluation); got.Failed != (want != "") || !strings.Contains(got.failure, want) {
+			t.Errorf("%q: %+v", parameters, got)
+		}
 	}
 }
 

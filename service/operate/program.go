@@ -11,6 +11,7 @@ import (
 
 	"github.com/riffle-dp/riffle/learn/external"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/run/train"
 	"github.com/riffle-dp/riffle/service/client"
 	"github.com/riffle-dp/riffle/service/config"
 )
@@ -93,10 +94,15 @@ type programClient struct {
 	id int64
 }
 
-// Open refuses a task with another number of parameters than the program's, which is no secret.
+// Open refuses a task with another number of parameters than the program's, or with others, which
+// is no secret.
 func (c programClient) Open(task wire.Task) (client.Gradient, error) {
-	if d := c.Dim(); d != 0 && int64(d) != task.Mechanism.Dim {
-		return nil, fmt.Errorf("operate: the program's model has %d parameters, the task's %d", d, task.Mechanism.Dim)
+	parameters := ""
+	if t, err := train.ReadTask(task); err == nil {
+		parameters = t.Config.Parameters
+	}
+	if err := c.Fits(task.Mechanism.Dim, parameters); err != nil {
+		return nil, fmt.Errorf("operate: %w", err)
 	}
 	return nil, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/riffle-dp/riffle/learn/external/externaltest"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/run/train"
 	"github.com/riffle-dp/riffle/service/config"
 )
 
@@ -126,6 +127,27 @@ func TestReadyRemovesNoOtherFile(t *testing.T) {
 		_, there := os.Lstat(name)
 		if refused != (err != nil) || refused != (there == nil) {
 			t.Errorf("%s: %v, %v", name, err, there)
+		}
+	}
+}
+
+// A task whose parameters have other names, shapes or another order than the program's is refused:
+// its gradients would be of other parameters.
+func TestClientsProgramOfAnotherModel(t *testing.T) {
+	p, err := openProgram(t.Context(), config.Client{Gradients: serveProgram(t, "learn")}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	for parameters, fits := range map[string]bool{"slope=2x2 offset=": true, "": true, "offset= slope=2x2": false, "slope=4 offset=": false} {
+		c := train.Default()
+		c.Model, c.Dim, c.Parameters, c.Rounds = "external", externaltest.Dim, parameters, 3
+		made, err := train.NewTask(t.Context(), "own", c, train.Enrolled{Population: wire.ID{1}, Clients: 40, MinReports: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := (programClient{p, 7}).Open(made.Wire); (err == nil) != fits {
+			t.Errorf("%q: %v", parameters, err)
 		}
 	}
 }
