@@ -113,6 +113,9 @@ func (d *demo) invite(ctx context.Context, c *children, show output, stderr io.W
 	show.note(stderr, "external-I is client %d + I to its program, whose model must have the task's number of parameters", d.Clients)
 	show.note(stderr, "start them in another terminal, with a program that has their data:\n  for i in $(seq 0 %d); do %s client --config %s/external-$i/client.yaml --gradients %s --answer-seconds 5 & done; wait",
 		d.External-1, os.Args[0], word(d.dir), word(program))
+	if d.Gradients == "" {
+		show.note(stderr, "without --gradients such a client learns from the demo's data")
+	}
 	shown := int64(-1)
 	for {
 		if n := d.ready(); n != shown {
