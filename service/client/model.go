@@ -159,6 +159,9 @@ func (w *web) piece(ctx context.Context, url string, d *download) (answer, error
 		return answer{}, errBeyond
 	case err != nil:
 		return answer{}, fmt.Errorf("client: %w", err)
+	case a.status == http.StatusPartialContent && n > 0 && n < rest:
+		// An error, so that the client pauses: else a server could make it ask for each byte.
+		return answer{}, fmt.Errorf("client: %d bytes of a model, asked for were %d", n, rest)
 	}
 	return a, nil
 }

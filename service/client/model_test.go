@@ -255,6 +255,33 @@ func TestModelOfALiar(t *testing.T) {
 	}
 }
 
+// A server that sends one byte at a time, each as a whole answer, is asked once and then after a
+// pause.
+func TestModelByBytes(t *testing.T) {
+	b := modelOf(pieceBytes/4 + 100)
+	var asked atomic.Int64
+	f := fleetOf(t, httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		var from, to int
+		if _, err := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to); err != nil {
+			t.Error(err)
+		}
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, to, len(b)))
+		w.WriteHeader(http.StatusPartialContent)
+		_ = http.NewResponseController(w).Flush() // so that the answer has no length
+		_, _ = w.Write(b[from : from+1])
+	})))
+	d := newDownload(sha256.Sum256(b), int64(len(b)/4))
+	for n := int64(1); n <= 6; n++ {
+		if _, err := f.fetchModel(t.Context(), d); err == nil || !strings.Contains(err.Error(), "1 bytes of a model, asked for were") {
+			t.Errorf("error %v", err)
+		}
+		if asked.Load() != n || d.received() != n {
+			t.Errorf("%d requests, %d bytes, want %d", asked.Load(), d.received(), n)
+		}
+	}
+}
+
 func write(w http.ResponseWriter, b []byte) bool {
 	_, err := w.Write(b)
 	return err == nil
