@@ -190,7 +190,7 @@ func TestWrongSearchesAreRefuted(t *testing.T) {
 	const dim = 12
 	m := three(dim, 1)
 	x := direction(dim, 1)
-	n := 60_000
+	n := longtest.Pick(45_000, 60_000)
 	for name, spoil := range map[string]func(s *searcher){
 		"": func(*searcher) {},
 		"edge decided on another x": func(s *searcher) {
@@ -214,6 +214,7 @@ func TestWrongSearchesAreRefuted(t *testing.T) {
 		s := soundSearch()
 		spoil(&s)
 		p := misfit(m, s.face(m.ForRound(roundKey)), x, n, 7)
+		t.Logf("fault %q: p = %.2g", name, p)
 		if sound := name == ""; sound != (p >= falseAlarm) {
 			t.Errorf("fault %q: p = %.2g", name, p)
 		}

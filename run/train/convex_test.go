@@ -13,6 +13,7 @@ import (
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/learn/model"
 	"github.com/riffle-dp/riffle/learn/optimize"
 	"github.com/riffle-dp/riffle/learn/schedule"
@@ -180,6 +181,11 @@ func TestChargedIsWhatEpsSays(t *testing.T) {
 	for _, method := range optimize.Methods() {
 		for _, trust := range []string{"local", "shuffle", "vector-sum", "distributed"} {
 			if method.Name == "pan-private" || trust == "local" && method.Name != "agd" && method.Name != "gd" {
+				continue
+			}
+			// Those with disjoint blocks are charged alike: the short test has one under each trust.
+			one := map[string]string{"shuffle": "psgd", "vector-sum": "agd-smooth", "distributed": "agd-phases"}[trust]
+			if !longtest.On && method.Participation == dp.Once && method.Name != one {
 				continue
 			}
 			c := convex(data, method.Name, trust)
