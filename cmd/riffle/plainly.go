@@ -8,7 +8,7 @@ import (
 // packages are the names with which errors of the module's packages begin.
 var packages = []string{"account", "aggregator", "amplify", "audit", "batch", "certificate", "client", "config", "coordinator", "dashboard", "dataset",
 	"document", "dp", "durable", "endpoint", "envelope", "experiment", "external", "feature", "figures", "gdp", "kernel", "ledger", "mechanism", "mnist", "model",
-	"monotone", "operate", "optimize", "picture", "plan", "pld", "prio3", "randomizer", "rdp", "report", "rng", "safetensors", "sample", "seed",
+	"monotone", "operate", "optimize", "picture", "pine", "plan", "pld", "prio3", "randomizer", "rdp", "report", "rng", "safetensors", "sample", "seed",
 	"schedule", "shuffler", "simulate", "solve", "store", "tail", "train", "vecsum", "wire"}
 
 // computing are the names of the packages that only compute and belong to no role or

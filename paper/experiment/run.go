@@ -17,6 +17,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/durable"
+	"github.com/riffle-dp/riffle/learn/dataset"
 	"github.com/riffle-dp/riffle/run/solve"
 	"github.com/riffle-dp/riffle/run/train"
 )
@@ -159,6 +160,19 @@ func digest(c train.Config) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// solveDigest returns a convex run's digest, of its settings in the order of the first version
+// that recorded one. Of the columns that is their scaling: no experiment declares more.
+func solveDigest(c solve.Config) (string, error) {
+	text, err := json.Marshal(struct {
+		Data, Label string
+		Scale       map[string]dataset.Scaling
+		Rest        dataset.Scaling
+		solve.Config
+	}{c.Data, c.Label, c.Columns.Scale, c.Columns.Rest, c})
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), err
+}
+
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
@@ -260,12 +274,11 @@ type solved struct {
 
 func (s Setting) solve(ctx context.Context, o Options, seed int64, top, dir string, watch Observer) error {
 	c := *s.Solve
-	text, err := json.Marshal(c)
+	asked, err := solveDigest(c)
 	if err != nil {
 		return err
 	}
-	sum := sha256.Sum256(text)
-	if err := (mark{Asked: hex.EncodeToString(sum[:])}).claim(top); err != nil {
+	if err := (mark{Asked: asked}).claim(top); err != nil {
 		return err
 	}
 	path := filepath.Join(dir, resultFile)
@@ -290,7 +303,8 @@ func (s Setting) solve(ctx context.Context, o Options, seed int64, top, dir stri
 		return err
 	}
 	out := solved{task.Rounds, r.Excess, r.Loss, r.Optimum, r.Gap, dp.Number(task.Epsilon), task.Delta, time.Since(start).Seconds(), seed}
-	if text, err = json.MarshalIndent(out, "", "  "); err != nil {
+	text, err := json.MarshalIndent(out, "", "  ")
+	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -29,7 +29,7 @@ type Config struct {
 	// to predict. Columns holds what is declared public of the columns; it gets its Label and
 	// whether targets are numbers from the other fields.
 	Data, Label string
-	Columns     dataset.CSVConfig
+	Columns     dataset.CSVConfig `json:"-"`
 
 	// Synthetic is the law of the rows if there is no Data: logistic, hinge or absolute. Each
 	// of N clients holds one of Rows rows of Dim features, drawn with replacement. Rows 0
