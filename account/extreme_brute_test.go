@@ -40,9 +40,12 @@ var askSeeds = []uint64{4, 224, 341, 10222, 1, 2, 3, 5, 6, 7}
 // TestAskAnything asks what nobody thought of: those and, with the tag long, three
 // hundred questions that no run before had. It is no fuzz target, for a fuzzer gives
 // a case ten seconds, which the widest grids take on a busy machine.
-func TestAskAnything(t *testing.T) {
+func TestAskAnything(t *testing.T) { askAnything(t, longtest.Pick(0, 60)) }
+
+// askAnything asks the queries of askSeeds and as many new ones.
+func askAnything(t *testing.T, more int) {
 	seeds := slices.Clone(askSeeds)
-	for range longtest.Pick(0, 300) {
+	for range more {
 		seeds = append(seeds, rand.Uint64())
 	}
 	for _, seed := range seeds {

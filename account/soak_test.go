@@ -6,3 +6,5 @@ import "testing"
 
 // go test -tags soak -run Many -v -timeout 3h ./account
 func TestManyRandomSettings(t *testing.T) { fuzzMany(t, 2000) }
+
+func TestAskManyRandomSettings(t *testing.T) { askAnything(t, 300) }
