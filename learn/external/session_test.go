@@ -299,7 +299,7 @@ func TestContext(t *testing.T) {
 // TestClose ends programs that end, that have to be told, that have to be killed, and that leave
 // others behind.
 func TestClose(t *testing.T) {
-	for mode, most := range map[string]time.Duration{"good": 3 * time.Second, "stays": graceful + 2*time.Second, "stays-firmly": graceful + terminating + 2*time.Second, "child": 4 * time.Second} {
+	for mode, most := range map[string]time.Duration{"good": graceful, "stays": graceful + 10*time.Second, "stays-firmly": graceful + terminating + 10*time.Second, "child": graceful} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			if testing.Short() && most > graceful {

@@ -458,7 +458,7 @@ func TestDeadlineEndsRetries(t *testing.T) {
 	w := one(t)
 	theta := make([]float32, dim)
 	a := w.announcement(1, theta)
-	a.Deadline = time.Now().Add(500 * time.Millisecond).UnixMilli()
+	a.Deadline = time.Now().Add(3 * time.Second).UnixMilli()
 	w.publish(a, theta, nil)
 	p := &posts{answer: func(int) int { return 503 }}
 	w.set(p.before)
