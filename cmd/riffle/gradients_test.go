@@ -188,6 +188,9 @@ func TestTorchExample(t *testing.T) {
 
 // TestOwnModelDocument runs the programs that docs/your-own-model.md shows.
 func TestOwnModelDocument(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the race detector is slow, and other tests run the same code")
+	}
 	raw, err := os.ReadFile(filepath.Join("..", "..", "docs", "your-own-model.md"))
 	if err != nil {
 		t.Fatal(err)

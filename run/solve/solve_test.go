@@ -422,6 +422,9 @@ func TestCheckIn(t *testing.T) {
 
 // The cost is what riffle eps says of the same rounds.
 func TestCostIsTheAccountants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the race detector is slow, and other tests run the same code")
+	}
 	for _, optimizer := range []string{"agd", "gd"} {
 		c := small()
 		c.Trust, c.Optimizer, c.MaxRounds = "shuffle", optimizer, 10

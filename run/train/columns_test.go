@@ -265,6 +265,9 @@ func shop(t *testing.T, rows int) Config {
 // probabilities, its order and its accuracy at ε = 1, and every figure is told; so does one of
 // numbers.
 func TestShopBeatsAConstant(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the race detector is slow, and other tests run the same code")
+	}
 	rows := longtest.Pick(10000, 50000)
 	c := shop(t, rows)
 	c.Label, c.Drop, c.Classes = "bought", "id,name,amount", "no|yes"
