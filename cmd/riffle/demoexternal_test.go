@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,30 +15,6 @@ import (
 	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/learn/external/externaltest"
 )
-
-// serveGradients serves a mode of the tests' program on a socket, and returns unix:PATH.
-func serveGradients(t *testing.T, mode string) string {
-	t.Helper()
-	path := filepath.Join(shortDir(t), "s")
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				externaltest.Serve(mode, conn, conn)
-				_ = conn.Close()
-			}()
-		}
-	}()
-	return "unix:" + path
-}
 
 // ownClients runs a demonstration of so many rounds with clients of one's own, each a process
 // with the program that program returns.
@@ -111,7 +86,7 @@ func ownClients(t *testing.T, n, rounds, seconds int, model string, program func
 // TestOwnClients has clients that share a program, one beside them whose program dies, and with
 // -tags long two of the demo's own. All reports arrive.
 func TestOwnClients(t *testing.T) {
-	shared := serveGradients(t, "learn")
+	shared := externaltest.Listen(t, "learn")
 	r := ownClients(t, 4, 3, 1, shared, func(i int) string {
 		if i == 3 {
 			return externaltest.Program("dies-open")
@@ -128,7 +103,7 @@ func TestOwnClients(t *testing.T) {
 func TestFiftyOwnClients(t *testing.T) {
 	longtest.Only(t, "a hundred processes")
 	t.Run("shared", func(t *testing.T) {
-		shared := serveGradients(t, "learn")
+		shared := externaltest.Listen(t, "learn")
 		if r := ownClients(t, 50, 3, 5, shared, func(int) string { return shared }); r.Accepted != 150 {
 			t.Errorf("%+v", r)
 		}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,40 +17,11 @@ import (
 	"github.com/riffle-dp/riffle/service/config"
 )
 
-func serveProgram(t *testing.T, mode string) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "rf") // a socket's path must be short
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("unix", filepath.Join(dir, "s"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = l.Close()
-		_ = os.RemoveAll(dir)
-	})
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				externaltest.Serve(mode, conn, conn)
-				_ = conn.Close()
-			}()
-		}
-	}()
-	return "unix:" + filepath.Join(dir, "s")
-}
-
 // What goes wrong with a program is in this machine's log, once for a round; a task of another
 // dimension is refused.
 func TestProgramsOfClients(t *testing.T) {
 	var text bytes.Buffer
-	p, err := openProgram(t.Context(), config.Client{Gradients: serveProgram(t, "wrong-dim")}, slog.New(slog.NewJSONHandler(&text, nil)))
+	p, err := openProgram(t.Context(), config.Client{Gradients: externaltest.Listen(t, "wrong-dim")}, slog.New(slog.NewJSONHandler(&text, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +72,7 @@ func (e errText) Error() string { return string(e) }
 func TestInspectTriesPrograms(t *testing.T) {
 	for mode, want := range map[string]string{"good": "", "nan": "2 values of its gradient are not finite", "wrong-dim": "F32 [1 4]", "no-dim": "lack dim"} {
 		n := &inspection{role: RoleClient}
-		n.program(t.Context(), config.Client{Gradients: serveProgram(t, mode)})
+		n.program(t.Context(), config.Client{Gradients: externaltest.Listen(t, mode)})
 		if len(n.list) != 1 || (want == "") != (n.list[0].Error == "") || !strings.Contains(n.list[0].Error, want) || n.list[0].Unreachable {
 			t.Errorf("%s: %+v", mode, n.list)
 		}
@@ -134,7 +104,7 @@ func TestReadyRemovesNoOtherFile(t *testing.T) {
 // A task whose parameters have other names, shapes or another order than the program's is refused:
 // its gradients would be of other parameters.
 func TestClientsProgramOfAnotherModel(t *testing.T) {
-	p, err := openProgram(t.Context(), config.Client{Gradients: serveProgram(t, "learn")}, slog.New(slog.DiscardHandler))
+	p, err := openProgram(t.Context(), config.Client{Gradients: externaltest.Listen(t, "learn")}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

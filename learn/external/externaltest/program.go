@@ -22,7 +22,7 @@ import (
 // and exits if the binary was started by the command line that Program returns.
 func Main() {
 	if len(os.Args) > 2 && os.Args[1] == "serve-gradients" {
-		Serve(os.Args[2], os.Stdin, os.Stdout)
+		serve(os.Args[2], os.Stdin, os.Stdout)
 		os.Exit(0)
 	}
 }
@@ -119,9 +119,9 @@ func Learnable(theta []float32, id int64, j int) float32 {
 	return 2 * (theta[j] - .1*float32((id+int64(j))%3-1))
 }
 
-// Serve answers requests as the mode says, until there are none. The mode fast=DIM answers with
+// serve answers requests as the mode says, until there are none. The mode fast=DIM answers with
 // zeros at once.
-func Serve(mode string, r io.Reader, w io.Writer) {
+func serve(mode string, r io.Reader, w io.Writer) {
 	in := bufio.NewReaderSize(r, 1<<16)
 	dim := Dim
 	mode, size, _ := strings.Cut(mode, "=")
