@@ -1,7 +1,6 @@
 package train
 
 import (
-	"context"
 	"encoding/json"
 	"math"
 	"os"
@@ -19,18 +18,7 @@ func TestBaselineIsTold(t *testing.T) {
 	path := spending(100).write(t, 200)
 	c := Default()
 	c.Data, c.Label, c.Loss, c.Rounds, c.TestFraction = path, "y", "absolute", 2, .25 // nothing is scaled
-	r, err := Prepare(context.Background(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(t.TempDir(), "run")
-	if err := r.Create(dir); err != nil {
-		t.Fatal(err)
-	}
-	s, err := r.Train(context.Background(), Observer{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r, s, dir := trainedIn(t, c)
 	has := func(warnings []string, text string) bool {
 		return slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, text) })
 	}

@@ -29,18 +29,7 @@ func TestCoefficientsPredict(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := bought(path)
 			change(&c)
-			r, err := Prepare(context.Background(), c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			dir := filepath.Join(t.TempDir(), "run")
-			if err := r.Create(dir); err != nil {
-				t.Fatal(err)
-			}
-			s, err := r.Train(context.Background(), Observer{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			_, s, dir := trainedIn(t, c)
 			stored, err := ReadModel(dir)
 			if err != nil {
 				t.Fatal(err)

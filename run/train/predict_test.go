@@ -11,20 +11,27 @@ import (
 	"testing"
 )
 
-// ranFor returns a run's directory.
-func ranFor(t *testing.T, c Config) string {
+// trainedIn trains in a new directory, and returns it with the run and its summary.
+func trainedIn(t *testing.T, c Config) (r *Run, s *Summary, dir string) {
 	t.Helper()
 	r, err := Prepare(context.Background(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Join(t.TempDir(), "run")
+	dir = filepath.Join(t.TempDir(), "run")
 	if err := r.Create(dir); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Train(context.Background(), Observer{}); err != nil {
+	if s, err = r.Train(context.Background(), Observer{}); err != nil {
 		t.Fatal(err)
 	}
+	return r, s, dir
+}
+
+// ranFor returns a run's directory.
+func ranFor(t *testing.T, c Config) string {
+	t.Helper()
+	_, _, dir := trainedIn(t, c)
 	return dir
 }
 

@@ -65,18 +65,7 @@ func TestClassWeightsFindARareClass(t *testing.T) {
 		t.Helper()
 		c := Default()
 		c.Data, c.Label, c.Range, c.Trust, c.Rounds, c.ClassWeights = path, "y", peopleRanges, dp.VectorSum, 60, weights
-		r, err := Prepare(context.Background(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir := filepath.Join(t.TempDir(), "run")
-		if err := r.Create(dir); err != nil {
-			t.Fatal(err)
-		}
-		s, err := r.Train(context.Background(), Observer{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, s, dir := trainedIn(t, c)
 		stored, err := ReadModel(dir)
 		if err != nil {
 			t.Fatal(err)
