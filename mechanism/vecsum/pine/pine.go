@@ -138,6 +138,9 @@ func newPine(c Config, x xof, id uint32) (*Pine, error) {
 		return nil, err
 	}
 	p := &Pine{config: c, layout: c.layout()}
+	if zk := p.ZeroKnowledge(); zk > -40 {
+		return nil, fmt.Errorf("pine: projections of an honest vector may fail with probability 2^%.1f, more than 2^-40: alpha = %v is too small", zk, c.Alpha)
+	}
 	t := tag{id: id, context: c.Context}
 	if c.Field == 64 {
 		p.scheme = newVDAF[f64](p.layout, x, t)
@@ -145,9 +148,6 @@ func newPine(c Config, x xof, id uint32) (*Pine, error) {
 		p.scheme = newVDAF[f128](p.layout, x, t)
 	}
 	p.sizes = p.scheme.lengths()
-	if zk := p.ZeroKnowledge(); zk > -40 {
-		return nil, fmt.Errorf("pine: projections of an honest vector may fail with probability 2^%.1f, more than 2^-40: alpha = %v is too small", zk, c.Alpha)
-	}
 	return p, nil
 }
 

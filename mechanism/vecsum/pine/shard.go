@@ -37,9 +37,9 @@ func (s *vdaf[E]) encodeProjections(shared, projections []E) bool {
 		writeDigits(digits, v)
 		hi, lo := v.words()
 		_, below := bits.Sub64(lo, 2*s.reach, 0)
-		_, below = bits.Sub64(hi, 0, 1-below) // 1 unless hi is 0 and lo below 2·reach
+		_, below = bits.Sub64(hi, 0, below) // 1 if 2^64·hi + lo is below 2·reach
 		_, wanted := bits.Sub64(found, uint64(s.successes), 0)
-		success := (1 - below) & wanted
+		success := below & wanted
 		found += success
 		shared[s.early()+i*(s.checkBits+1)+s.checkBits] = one.choose(success)
 	}
