@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
@@ -109,7 +108,7 @@ func (r Reply) Document() Document {
 		out.Gap = &gap
 	}
 	if q.Messages > 1 {
-		out.Local = timesUp(q.Eps0, q.Messages)
+		out.Local = dp.TimesUp(q.Eps0, q.Messages)
 	}
 	if q.isSum() {
 		out.Query.DocumentSum = NewDocumentSum(q.Sum)
@@ -123,15 +122,6 @@ func (r Reply) Document() Document {
 		out.Bounds = append(out.Bounds, documentBound(l.Bound, l.Applies))
 	}
 	return out
-}
-
-// timesUp returns x·m, rounded up.
-func timesUp(x float64, m int64) float64 {
-	product := x * float64(m)
-	if math.FMA(x, float64(m), -product) > 0 {
-		return math.Nextafter(product, math.Inf(1))
-	}
-	return product
 }
 
 func documentBound(b dp.Bound, applies bool) DocumentBound {

@@ -41,3 +41,12 @@ func (n *Number) UnmarshalJSON(b []byte) error {
 	*n = Number(x)
 	return err
 }
+
+// TimesUp returns x·m, rounded up: the loss of m reports of x each.
+func TimesUp(x float64, m int64) float64 {
+	product := x * float64(m)
+	if math.FMA(x, float64(m), -product) > 0 {
+		return math.Nextafter(product, math.Inf(1))
+	}
+	return product
+}

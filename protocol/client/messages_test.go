@@ -158,7 +158,7 @@ func TestMessagesAreCounted(t *testing.T) {
 		m    int64
 		want float64
 	}{{3, 1, 3}, {3, 8, 24}, {.1, 3, .30000000000000004}, {.1, 1, .1}} {
-		if got := timesUp(c.x, c.m); got < c.want || got > c.want*(1+1e-15) {
+		if got := dp.TimesUp(c.x, c.m); got < c.want || got > c.want*(1+1e-15) {
 			t.Errorf("%d times %v is %v", c.m, c.x, got)
 		}
 	}

@@ -190,8 +190,8 @@ func (t *Terms) agree(ctx context.Context) *Refused {
 		// were void, and may report in all that are announced.
 		announced := max(1, float64(task.LastRound())/float64(task.Rounds))
 		t.Tail = vecsum.TailShare * task.Delta * announced * (1 + 0x1p-49)
-	} else if m := task.PerClient(); !(timesUp(report.Eps0, m) <= p.MaxEps0) {
-		return Refuse(CausePolicy, "reports with eps0 = %v (messages: %d) are above %v", timesUp(report.Eps0, m), m, p.MaxEps0)
+	} else if m := task.PerClient(); !(dp.TimesUp(report.Eps0, m) <= p.MaxEps0) {
+		return Refuse(CausePolicy, "reports with eps0 = %v (messages: %d) are above %v", dp.TimesUp(report.Eps0, m), m, p.MaxEps0)
 	}
 	facts := t.Mechanism.Facts()
 	if work := float64(task.PerClient()) * facts.Tries * float64(facts.Dim) / seedSpeed; !(work <= p.MaxWork.Seconds()) {
@@ -216,15 +216,6 @@ func (t *Terms) agree(ctx context.Context) *Refused {
 
 // seedSpeed is the number of values of seeds that a slow processor expands in a second.
 const seedSpeed = 5e7
-
-// timesUp returns x·m, rounded up.
-func timesUp(x float64, m int64) float64 {
-	product := x * float64(m)
-	if math.FMA(x, float64(m), -product) > 0 {
-		return math.Nextafter(product, math.Inf(1))
-	}
-	return product
-}
 
 // agreeSum checks that every opened sum contains the noise that the task claims, in spite of
 // colluders.

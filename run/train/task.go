@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"path/filepath"
 	"slices"
 
@@ -201,7 +200,7 @@ func (t *Setup) LocalEps() (one, all float64) {
 	}
 	one, all = m.Event().Eps0, m.Event().Eps0
 	if n := t.Config.Messages; n > 1 {
-		all = math.Nextafter(one*float64(n), math.Inf(1))
+		all = dp.TimesUp(one, n)
 	}
 	return one, all
 }
