@@ -132,14 +132,16 @@ func (k *Kept) take(s *Session) error {
 	return nil
 }
 
-// lose has another session opened in place of s.
-func (k *Kept) lose(s *Session) {
+// lose has another session opened in place of s, and says whether it was the first to notice.
+func (k *Kept) lose(s *Session) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.session == s {
-		k.session = nil
-		k.broken <- struct{}{} // there is room: run has taken the token that led to s
+	if k.session != s {
+		return false
 	}
+	k.session = nil
+	k.broken <- struct{}{} // there is room: run has taken the token that led to s
+	return true
 }
 
 // Gradient returns a client's gradient at theta, in memory that is then the caller's; odd of its
@@ -152,8 +154,9 @@ func (k *Kept) Gradient(ctx context.Context, task string, round int64, theta []f
 		k.mu.Unlock()
 		if s != nil {
 			if err := s.ended(); err != nil { // since its last answer
-				k.told(err)
-				k.lose(s)
+				if k.lose(s) {
+					k.told(err)
+				}
 				continue
 			}
 			if len(theta) != s.About.Dim {

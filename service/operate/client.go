@@ -46,12 +46,6 @@ func serveClients(ctx context.Context, path string, o Options) error {
 		}
 	}
 	join.Prepare = o.Ready != nil || c.Ready != ""
-	if c.Ready != "" {
-		if err := removeReady(c.Ready); err != nil {
-			return err
-		}
-		defer os.Remove(c.Ready) // it may not be there
-	}
 	var agreed atomic.Int64
 	logged := newCauses(o.Log)
 	join.Watch = func(n client.Notice) {
@@ -72,6 +66,12 @@ func serveClients(ctx context.Context, path string, o Options) error {
 	f, err := client.NewFleet(join, members)
 	if err != nil {
 		return err
+	}
+	if c.Ready != "" { // the ledger is locked: no other process has this file
+		if err := removeReady(c.Ready); err != nil {
+			return errors.Join(err, f.Close())
+		}
+		defer os.Remove(c.Ready) // it may not be there
 	}
 	o.Log.Info("taking part", "clients", len(members))
 	err = f.Run(ctx)

@@ -63,7 +63,7 @@ func Inspect(ctx context.Context, role, path, program string) ([]finding, error)
 		}
 		var all []finding
 		for _, r := range rolesOf(c) {
-			found, err := Inspect(ctx, r.role, r.path, "")
+			found, err := Inspect(ctx, r.role, r.path, program) // only the coordinator takes it
 			if err != nil {
 				return nil, err
 			}
