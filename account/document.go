@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
@@ -28,6 +29,21 @@ type Document struct {
 	// absent: the client has one, which promises eps0.
 	Local float64       `json:"local_epsilon,omitempty"`
 	Query DocumentQuery `json:"query"`
+	// Design is the round of a vector sum whose noise the aggregators add; absent: another
+	// question.
+	Design *DocumentDesign `json:"design,omitempty"`
+}
+
+// DocumentDesign is one round of a vector sum whose noise the aggregators add.
+type DocumentDesign struct {
+	Steps int64 `json:"steps"` // integer steps in a clip norm
+	Bound int64 `json:"bound"` // largest norm of a rounded vector, in steps
+	// Variance is the parameter of each aggregator's discrete Gaussian noise on a coordinate, in
+	// squared steps.
+	Variance uint64 `json:"variance"`
+	// Released is the standard deviation of both aggregators' noise on a coordinate of the sum, in
+	// clip norms: sqrt(2) times what one alone has. Sigma of the query counts one.
+	Released float64 `json:"sigma_released"`
 }
 
 // DocumentBound is one bound. Eps and Delta are null if it does not apply; Note then says
@@ -67,8 +83,9 @@ type DocumentQuery struct {
 	Rounds        int64            `json:"rounds"`
 	Messages      int64            `json:"messages,omitempty"` // of each client in a round; absent: one
 	DocumentSum
-	Delta *float64 `json:"delta,omitempty"`
-	Eps   *float64 `json:"eps,omitempty"`
+	NoiseBy vecsum.NoiseBy `json:"noise_by,omitempty"` // of a vector sum; absent: clients
+	Delta   *float64       `json:"delta,omitempty"`
+	Eps     *float64       `json:"eps,omitempty"`
 }
 
 // DocumentSum is the vector sum of a query.
@@ -111,8 +128,9 @@ func (r Reply) Document() Document {
 		out.Local = dp.TimesUp(q.Eps0, q.Messages)
 	}
 	if q.isSum() {
-		out.Query.DocumentSum = NewDocumentSum(q.Sum)
+		out.Query.DocumentSum, out.Query.NoiseBy = NewDocumentSum(q.Sum), q.NoiseBy
 	}
+	out.Design = q.documentDesign()
 	if q.AskDelta {
 		out.Query.Eps = &q.Eps
 	} else {
@@ -122,6 +140,19 @@ func (r Reply) Document() Document {
 		out.Bounds = append(out.Bounds, documentBound(l.Bound, l.Applies))
 	}
 	return out
+}
+
+// documentDesign returns the design of a vector sum whose noise the aggregators add, nil for any
+// other question.
+func (q Query) documentDesign() *DocumentDesign {
+	if !q.aggregated() {
+		return nil
+	}
+	p, err := q.design()
+	if err != nil {
+		return nil
+	}
+	return &DocumentDesign{p.Steps, p.Bound, p.Variance, math.Sqrt(2*float64(p.Variance)) / float64(p.Steps)}
 }
 
 func documentBound(b dp.Bound, applies bool) DocumentBound {
@@ -174,7 +205,7 @@ func (a *Accountant) Ask(ctx context.Context, d DocumentQuery, which string, eac
 	} else if d.Trust != "" && !d.Trust.Is(dp.SumsOnly) {
 		return Reply{}, fmt.Errorf("account: trust %s contradicts randomizer %s, of which only the sum is seen", d.Trust, VectorSumClass)
 	}
-	q.Sum = d.params()
+	q.Sum, q.NoiseBy = d.params(), d.NoiseBy
 	return a.answer(ctx, q, which, each)
 }
 

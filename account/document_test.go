@@ -64,6 +64,36 @@ func TestDocumentsCanBeAskedAgain(t *testing.T) {
 	}
 }
 
+// The document of a sum with aggregators' noise says what is drawn, and what both add.
+func TestDocumentDesign(t *testing.T) {
+	for _, text := range []string{
+		`{"participation":"all","randomizer":"vecsum","noise_by":"aggregators","n":60000,"rounds":120,"delta":1e-5,"dim":1930,"sigma":90,"eps0":0}`,
+		`{"participation":"check-in","randomizer":"vecsum","noise_by":"aggregators","n":1000,"gamma":0.1,"rounds":2,"delta":1e-5,"dim":1,"sigma":5000,"eps0":0}`,
+	} {
+		r, err := askDocument(t, text, "best")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := r.Document()
+		p, err := vecsum.NewAggregated(r.Query.Population, r.Query.Sum.Dim, 1, r.Query.Sigma)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Design == nil || d.Design.Steps != p.Steps || d.Design.Bound != p.Bound || d.Design.Variance != p.Variance {
+			t.Fatalf("%s: %+v, want %+v", text, d.Design, p)
+		}
+		// The longest rounded vectors have Bound steps, not Steps.
+		longer := float64(p.Bound) / float64(p.Steps)
+		if got, want := d.Design.Released, math.Sqrt2*r.Query.Sigma*longer; math.Abs(got/want-1) > 1e-6 {
+			t.Errorf("%s: %v is released, want %v", text, got, want)
+		}
+	}
+	r, err := askDocument(t, `{"participation":"sampled","randomizer":"vecsum","n":5000,"k":1000,"rounds":2,"delta":1e-6,"dim":30,"grid":100,"noise":"binomial","noise_bits":4000}`, "best")
+	if err != nil || r.Document().Design != nil {
+		t.Errorf("%+v, %v", r.Document().Design, err)
+	}
+}
+
 func TestAskIsAnswer(t *testing.T) {
 	q := Query{Participation: dp.All, Class: dp.BinaryRR, Eps0: 1, Population: 200, Rounds: 3, Delta: 1e-5}
 	want, err := Answer(context.Background(), q, "all")

@@ -363,6 +363,9 @@ func atomCurve(p dp.Pair) *curve {
 			top = math.Max(top, a.Loss)
 		}
 		eps := monotone.Falling(at, delta, 0, top, 1e-9)
+		if eps > top*(1-0x1p-48) && eps <= top {
+			eps = top * (1 + 0x1p-50) // the largest loss is off by a few units in the last place
+		}
 		if math.IsInf(eps, 1) {
 			return 0, fmt.Errorf("account: mass %v has no finite loss: %w", p.Dropped(), dp.ErrNoBound)
 		}

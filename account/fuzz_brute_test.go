@@ -217,7 +217,7 @@ func TestRandomSettings(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long, and one goroutine: nothing for the race detector")
 	}
-	fuzzMany(t, longtest.Pick(4, 20))
+	fuzzMany(t, longtest.Pick(4, 12))
 }
 
 // Once means in one round only: more batches than clients must be refused.

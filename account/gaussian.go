@@ -18,8 +18,15 @@ import (
 // coordinate. They are not ε₀-LDP for any ε₀, so they have methods of their own, and the
 // other methods do not apply to them.
 
-// apart says whether reports are seen one by one.
-func (s shape) apart() bool { return !s.trust.Is(dp.SumsOnly) }
+// Sums to which others add the noise count as reports seen apart do: a client is hidden by one σ,
+// however many report.
+
+// apart says whether the noise that hides a client does not grow with the number of reports:
+// they are seen one by one, or others add it to their sum.
+func (s shape) apart() bool { return !s.trust.Is(dp.SumsOnly) || s.class == dp.GaussianSum }
+
+// gaussian says whether reports, or their sums, have Gaussian noise.
+func gaussian(c dp.Class) bool { return c == dp.Gaussian || c == dp.GaussianSum }
 
 // gaussianPair is the dominating pair of a round of Gaussian reports. Shuffled
 // ones count as sampled only: shuffling is post-processing.
@@ -360,6 +367,9 @@ func sciPrinted(curve func(amplify.GaussianArrivalConfig, int) (float64, error))
 func sumsOnly(p part) error {
 	if !p.shape.trust.Is(dp.SumsOnly) {
 		return refuse("for sums, trust %s", dp.AnyTrust(dp.SumsOnly))
+	}
+	if p.shape.class == dp.GaussianSum {
+		return refuse("for noise in every report, not added to the sum")
 	}
 	return nil
 }

@@ -186,7 +186,7 @@ func Methods() []Method {
 		{ID: "gauss-pld", Class: VectorSumClass, Best: true,
 			Needs:  "any participation; cohorts of n_min at least; nobody who sees the sums learns who took part; γ < 1: chance counts among ⌊γn⌋ clients only, drop-outs of sampled and once not at all",
 			Source: gaussSource + "; integer noise by the sigma it is worth (vecsum.Params.Sigma), its tails added to delta",
-			Calls:  "account.Answer, vecsum.Params.Sigma", Proofs: "account/vecsum.md", sum: sumGaussian},
+			Calls:  "account.Answer, vecsum.Params.Sigma, vecsum.Aggregated.Sigma", Proofs: "account/vecsum.md", sum: sumGaussian},
 		{ID: vecsum.MethodLemma31, Class: VectorSumClass, Needs: needsTwoFold + "; one coordinate, all clients honest", Source: "CJMP, Lemma 3.1 through its Lemma A.1",
 			Calls: "vecsum.CJMP", sum: paperSum(vecsum.MethodLemma31)},
 		{ID: vecsum.MethodThm32, Class: VectorSumClass, Needs: needsTwoFold + "; all clients honest", Source: "CJMP, Theorem 3.2",
@@ -213,7 +213,7 @@ func Methods() []Method {
 // mayBeBest says whether the method can be the tightest proved bound of a query.
 func (m Method) mayBeBest(q Query, s shape) bool {
 	q = q.withDefaults()
-	if !m.Best || m.Adjacency != q.Adjacency || (m.Class == dp.Gaussian) != (q.Class == dp.Gaussian) {
+	if !m.Best || m.Adjacency != q.Adjacency || (m.Class == dp.Gaussian) != gaussian(q.Class) {
 		return false
 	}
 	return m.pair == "" || m.pair == s.narrow().name && (m.Adaptive || !q.AdaptiveWithinRound)
@@ -221,7 +221,7 @@ func (m Method) mayBeBest(q Query, s shape) bool {
 
 // refusal returns why the method does not answer a query.
 func (m Method) refusal(q Query, s shape) error {
-	gaussian := m.Class == dp.Gaussian
+	sums := m.Class == dp.Gaussian
 	switch {
 	case s.colluders > 0 && !m.Colluders:
 		return refuse("stated without colluders among those who are drawn")
@@ -235,11 +235,15 @@ func (m Method) refusal(q Query, s shape) error {
 		return refuse("for a client replaced, not removed")
 	case q.withDefaults().Adjacency != dp.AddRemoveOne && m.Adjacency == dp.AddRemoveOne:
 		return refuse("for a client removed, not replaced")
-	case gaussian && q.Colluders > 0 && q.Participation == dp.Sampled:
+	case sums && q.Class == dp.GaussianSum && m.Kind == dp.Lower:
+		return refuse("a mechanism with noise in every report")
+	case sums && q.Class == dp.Gaussian && q.Colluders > 0 && q.Participation == dp.Sampled:
 		return refuse("colluders among sampled clients, who add no noise, are not counted")
-	case gaussian && q.Class != dp.Gaussian:
+	case sums && !gaussian(q.Class):
 		return refuse("for reports of class %s", dp.Gaussian)
-	case !gaussian && q.Class == dp.Gaussian:
+	case !sums && q.Class == dp.GaussianSum:
+		return refuse("for eps0-LDP reports; these have no noise of their own")
+	case !sums && q.Class == dp.Gaussian:
 		return refuse("for eps0-LDP reports; a Gaussian report is eps0-LDP for no eps0, and (eps0, delta0) converts to no such bound")
 	}
 	return nil

@@ -14,7 +14,8 @@ import (
 // returns the completed query and its answer, whose ε never exceeds target.
 //
 // Of a vector sum it solves for "noise": the Sum of least noise of the kind q.Sum.Noise.Kind.
-// It ignores the rest of Noise, and Grid and Norm.
+// It ignores the rest of Noise, and Grid and Norm. If the aggregators add the noise it solves for
+// "sigma".
 //
 // The search is a bisection that always keeps a value known to meet the target. So it is safe
 // even if the bound is not monotone; it may then miss a larger value.
@@ -86,6 +87,9 @@ func Plan(ctx context.Context, target float64, q Query, solve string) (Query, Re
 
 // designSum is Plan for a vector sum.
 func designSum(ctx context.Context, target float64, q Query, solve string) (Query, Reply, error) {
+	if q.aggregated() {
+		return planAggregated(ctx, target, q, solve)
+	}
 	if solve != "noise" {
 		return q, Reply{}, fmt.Errorf("account: cannot solve for %q of a vector sum: want noise", solve)
 	}

@@ -18,15 +18,17 @@ type Query struct {
 	Symbols       int              // K; required for dp.KRR, 0 otherwise
 	// TV is a total-variation parameter a of class Generic, see dp.Report; 0: not known. Class
 	// Cap requires it.
-	TV         float64
-	Steps      dp.Steps // required for dp.Rising
-	Eps0       float64  // ε₀ of one report. Required, except for dp.Gaussian.
-	Sigma      float64  // required for dp.Gaussian, 0 otherwise: σ of one report over its clip norm
-	Population int64    // Required. n.
-	Reports    int64    // k; required for Sampled and Once
-	Gamma      float64  // γ before drop-outs; required for CheckIn
-	Dropout    float64  // p′ in [0, 1): a report is lost, independently of the data
-	Rounds     int64    // Required. T.
+	TV    float64
+	Steps dp.Steps // required for dp.Rising
+	Eps0  float64  // ε₀ of one report. Required, except for dp.Gaussian and dp.GaussianSum.
+	// Sigma is required for dp.Gaussian and dp.GaussianSum, 0 otherwise: σ of one report, or of the
+	// sum, over the clip norm.
+	Sigma      float64
+	Population int64   // Required. n.
+	Reports    int64   // k; required for Sampled and Once
+	Gamma      float64 // γ before drop-outs; required for CheckIn
+	Dropout    float64 // p′ in [0, 1): a report is lost, independently of the data
+	Rounds     int64   // Required. T.
 	// Messages is the number of messages m of each client in a round, all of the same data and
 	// each with Eps0; 0 means one. No chance is credited to several: see alone.
 	Messages int64
@@ -56,6 +58,10 @@ type Query struct {
 	// on at least that share of all Population being honest. It relies on nothing from the
 	// others.
 	Sum vecsum.Params
+	// NoiseBy says who adds a vector sum's noise; "": clients. With vecsum.ByAggregators the noise is
+	// Sigma, of which Sum says no more than Dim; nothing is asked of other clients, so Colluders is
+	// allowed, and counts only where chance does.
+	NoiseBy vecsum.NoiseBy
 }
 
 // maxRounds keeps products of rounds and losses far from overflow.
@@ -66,6 +72,8 @@ func (q Query) Validate() error {
 	switch {
 	case q.isSum():
 		return q.validateSum()
+	case q.NoiseBy != "":
+		return fmt.Errorf("account: noise-by %s goes with class %s, not %q", q.NoiseBy, VectorSumClass, q.Class)
 	case q.Sum != (vecsum.Params{}):
 		return fmt.Errorf("account: a vector sum goes with class %s, not %q", VectorSumClass, q.Class)
 	}
@@ -78,6 +86,8 @@ func (q Query) Validate() error {
 	switch a := q.withDefaults().Adjacency; {
 	case a != dp.ReplaceOne && a != dp.AddRemoveOne:
 		return fmt.Errorf("account: adjacency %q must be %s or %s", a, dp.ReplaceOne, dp.AddRemoveOne)
+	case a == dp.AddRemoveOne && q.Class == dp.GaussianSum:
+		return fmt.Errorf("account: adjacency %s is not counted for class %s: for a client replaced", a, q.Class)
 	case a == dp.AddRemoveOne && (!q.Trust.Is(dp.RemovalCounted) || q.Participation != dp.CheckIn):
 		return fmt.Errorf("account: adjacency %s is refused: the number of reports is public and fixed, so a removed client is seen to be missing; it is counted for trust %s with participation %s", a, dp.AnyTrust(dp.RemovalCounted), dp.CheckIn)
 	}
@@ -144,6 +154,13 @@ func (q Query) shape() (shape, int64) {
 		ev.Reports = max(1, ev.Reports-q.Colluders)
 	}
 	s := shapeOf(ev)
+	if q.Participation == dp.Sampled && q.Colluders > 0 && q.Class == dp.GaussianSum {
+		// All who are asked may be of the others, and their noise is not counted on anyway: given
+		// their number, the honest who are asked are a uniform subset of the honest.
+		s.population -= q.Colluders
+		s.included = min(s.included, s.population)
+		s.reports = s.included
+	}
 	if q.Participation == dp.Sampled && q.Colluders > 0 && s.trust.Is(dp.Shuffled) {
 		s.colluders, s.asked, s.reports, s.included, s.gamma = q.Colluders, s.reports, 0, 0, 1
 	}

@@ -63,6 +63,10 @@ func (q Query) withSumDefaults() Query {
 func (q Query) validateSum() error {
 	a := q
 	switch {
+	case q.aggregated():
+		return q.validateAggregated()
+	case q.NoiseBy != "" && q.NoiseBy != vecsum.ByClients:
+		return fmt.Errorf("account: noise-by %q must be %s or %s", q.NoiseBy, vecsum.ByClients, vecsum.ByAggregators)
 	case a.Eps0 != 0 || a.Sigma != 0 || a.Symbols != 0 || a.TV != 0:
 		return fmt.Errorf("account: eps0 = %v, sigma = %v, symbols = %d, total variation %v are of single reports: a vector sum has its own noise",
 			a.Eps0, a.Sigma, a.Symbols, a.TV)
@@ -75,8 +79,7 @@ func (q Query) validateSum() error {
 	case a.HiddenReports || a.AdaptiveWithinRound:
 		return errors.New("account: a vector sum reveals its number of clients, and its clients do not see each other's reports")
 	}
-	a.Trust, a.Class, a.Sigma, a.Sum = dp.Distributed, dp.Gaussian, 1, vecsum.Params{}
-	if err := a.Validate(); err != nil {
+	if err := a.single(dp.Gaussian, 1).Validate(); err != nil {
 		return err
 	}
 	most, _ := q.cohort()
@@ -92,6 +95,12 @@ func (q Query) validateSum() error {
 		return fmt.Errorf("account: honest = %v of n-min = %d leaves no client's noise", p.Honest, p.MinUsers)
 	}
 	return p.Validate()
+}
+
+// single returns the question about reports of a class whose sum only is seen.
+func (q Query) single(class dp.Class, sigma float64) Query {
+	q.Trust, q.Class, q.Sigma, q.Sum, q.NoiseBy = dp.Distributed, class, sigma, vecsum.Params{}, ""
+	return q
 }
 
 // times returns the number of rounds in which one client can take part.
@@ -125,7 +134,9 @@ type sumComputation func(ctx context.Context, q Query) (answer, error)
 
 // answerSum is Answer for a valid query about vector sums (vecsum.md).
 func answerSum(ctx context.Context, q Query, which string) (Reply, error) {
-	q = q.withSumDefaults()
+	if !q.aggregated() {
+		q = q.withSumDefaults()
+	}
 	q.Trust = dp.VectorSum
 	r := Reply{Query: q}
 	known := false
@@ -160,6 +171,9 @@ func (q Query) alwaysNote() string {
 
 // sumGDP computes vecsum-gdp.
 func sumGDP(_ context.Context, q Query) (answer, error) {
+	if q.aggregated() {
+		return answer{}, refuse("for noise that clients add")
+	}
 	if q.AskDelta {
 		delta, err := q.Sum.Delta(q.Eps, q.times())
 		return answer{eps: q.Eps, delta: delta, note: q.alwaysNote()}, err
@@ -171,6 +185,9 @@ func sumGDP(_ context.Context, q Query) (answer, error) {
 // gaussian returns a question about sums of Gaussian reports. Its answer, with tail added to δ,
 // holds for the query. tail is computed for the given delta.
 func (q Query) gaussian(ctx context.Context, delta float64) (g Query, tail float64, err error) {
+	if q.aggregated() {
+		return q.sumOfAggregators()
+	}
 	p, crowded := q.Sum, 0.
 	if q.counted() {
 		p.Users, crowded = q.most(crowdShare * delta)
@@ -224,7 +241,7 @@ func (q Query) most(chance float64) (int64, float64) {
 // An error wraps dp.ErrNoBound if more clients are asked than are certainly honest.
 func (q Query) Gaussian(sigma float64) (Query, error) {
 	g, p := q, q.Sum
-	g.Trust, g.Class, g.Sigma, g.Sum = dp.Distributed, dp.Gaussian, sigma, vecsum.Params{}
+	g = g.single(dp.Gaussian, sigma)
 	if g.Participation == dp.Once {
 		// It is public who is in which batch, and a client is in one batch.
 		g.Participation, g.Population, g.Reports, g.Rounds = dp.All, g.Reports, 0, 1
@@ -273,6 +290,9 @@ func amongHonest(g Query, p vecsum.Params) (Query, error) {
 
 // sumGaussian computes gauss-pld.
 func sumGaussian(ctx context.Context, q Query) (answer, error) {
+	if q.aggregated() && q.AskDelta && q.Eps > vecsum.MostEps {
+		return answer{}, mostEps(q.Eps)
+	}
 	ask := func(g Query) (dp.Bound, error) {
 		r, err := Answer(ctx, g, "gauss-pld")
 		if err != nil {
@@ -283,7 +303,12 @@ func sumGaussian(ctx context.Context, q Query) (answer, error) {
 		}
 		return r.Bounds[0].Bound, nil
 	}
-	worth := func(g Query) string { return fmt.Sprintf("sigma = %.6g a client", g.Sigma) }
+	worth := func(g Query) string {
+		if q.aggregated() {
+			return fmt.Sprintf("the aggregators' noise counts as sigma = %.6g of the sum, mu = 2/sigma whatever k", g.Sigma)
+		}
+		return fmt.Sprintf("sigma = %.6g a client", g.Sigma)
+	}
 	if !q.AskDelta {
 		g, tail, err := q.gaussian(ctx, q.Delta)
 		if err != nil {
@@ -293,11 +318,16 @@ func sumGaussian(ctx context.Context, q Query) (answer, error) {
 			return answer{}, fmt.Errorf("account: tails of %v leave nothing of delta = %v: %w", tail, q.Delta, dp.ErrNoBound)
 		}
 		b, err := ask(g)
+		if err == nil && q.aggregated() && !(b.Eps <= vecsum.MostEps) {
+			return answer{}, mostEps(b.Eps)
+		}
 		return answer{eps: b.Eps, delta: q.Delta, note: worth(g)}, err
 	}
 	// Any window gives a bound, and the best window depends on the answer.
 	guess := 1e-6
-	if d, err := q.Sum.Delta(q.Eps, q.times()); err == nil {
+	if q.aggregated() {
+		guess = 1e-12
+	} else if d, err := q.Sum.Delta(q.Eps, q.times()); err == nil {
 		guess = math.Max(1e-200, math.Min(d, .5))
 	}
 	out := answer{eps: q.Eps, delta: 1}
@@ -339,6 +369,9 @@ func paperSum(method string) sumComputation {
 		return vecsum.CJMP(method, p, delta)
 	}
 	return func(_ context.Context, q Query) (answer, error) {
+		if q.aggregated() {
+			return answer{}, refuse("for noise that clients add")
+		}
 		if q.times() > 1 {
 			return answer{}, fmt.Errorf("stated for one round, not %d: %w", q.times(), dp.ErrNoBound)
 		}

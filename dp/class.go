@@ -25,6 +25,10 @@ const (
 	// Gaussian is a vector clipped to ℓ2 norm 1 plus N(0, σ²) on each coordinate. It is not
 	// ε₀-LDP for any ε₀.
 	Gaussian Class = "gaussian"
+	// GaussianSum is a vector clipped to ℓ2 norm 1, without noise of its own: N(0, σ²) is added
+	// once to each coordinate of the round's sum, however many reports it has, by somebody who
+	// keeps the noise to themselves. It is counted for sums only.
+	GaussianSum Class = "gaussian-sum"
 )
 
 // promises lists, for each class, whether its reports are ε₀-LDP, whether they are symbols, and
@@ -37,6 +41,8 @@ var promises = map[Class]struct{ ldp, symbols, tv, steps bool }{
 	Cap:       {ldp: true, tv: true},
 	Rising:    {ldp: true, steps: true},
 	Gaussian:  {},
+
+	GaussianSum: {},
 }
 
 // LDP says whether reports of the class are ε₀-LDP. If so, every bound for Generic covers

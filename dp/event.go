@@ -8,11 +8,11 @@ import (
 // Report is what one client's report promises on its own, before any shuffle.
 type Report struct {
 	Class Class
-	// Eps0 is the local privacy parameter in nats, including numerical slack; 0 for class
-	// Gaussian.
+	// Eps0 is the local privacy parameter in nats, including numerical slack; 0 for classes
+	// Gaussian and GaussianSum.
 	Eps0 float64
-	// Sigma is the noise of class Gaussian in units of the clip norm; 0 for all
-	// other classes.
+	// Sigma is the noise of class Gaussian, or of the sum of reports of class GaussianSum, in units
+	// of the clip norm; 0 for all other classes.
 	Sigma float64
 	// Symbols is k of class KRR, at least 2; 0 for all other classes.
 	Symbols int

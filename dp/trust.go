@@ -48,6 +48,7 @@ const (
 	// RemovalCounted: accountants count CheckIn rounds for AddRemoveOne as well. With other
 	// modes the number of reports is public: a removed client is seen to be missing.
 	RemovalCounted
+	Answering // questions about rows may be asked with the mode: all clients are asked once
 )
 
 // mode is the meaning of a Trust.
@@ -67,11 +68,11 @@ const (
 
 // modes are all modes, in the order in which lists show them.
 var modes = [...]mode{
-	{Shuffle, eachPrivate | Shuffled, Shuffle, All, "", "a random order of a round's reports"},
-	{Local, eachPrivate | Alone, Local, All, "", "nothing but each report's own noise"},
-	{VectorSum, sumPrivate, Distributed, All, "binomial", "only the sum of noisy integers is seen"},
+	{Shuffle, eachPrivate | Shuffled | Answering, Shuffle, All, "", "a random order of a round's reports"},
+	{Local, eachPrivate | Alone | Answering, Local, All, "", "nothing but each report's own noise"},
+	{VectorSum, sumPrivate | Answering, Distributed, All, "binomial", "only the sum of noisy integers is seen"},
 	{Distributed, sumPrivate | InEvents | RemovalCounted, Distributed, CheckIn, "skellam", "such sums, for clients who check in by own coins"},
-	{Central, Known | Protecting, Central, All, "", "a trusted curator"},
+	{Central, Known | Protecting | Answering, Central, All, "", "a trusted curator"},
 	{None, Known | Uncurated, None, All, "", "no privacy at all"},
 }
 
@@ -131,7 +132,9 @@ func (t Trust) check(class Class) error {
 	switch {
 	case !t.Is(InEvents):
 		return fmt.Errorf("dp: unknown trust %q", t)
-	case t.Is(SumsOnly) && class != Gaussian:
+	case class == GaussianSum && !t.Is(SumsOnly):
+		return fmt.Errorf("dp: reports of class %s have no noise of their own: trust %s, not %s", class, AnyTrust(SumsOnly|InEvents), t)
+	case t.Is(SumsOnly) && class != Gaussian && class != GaussianSum:
 		return fmt.Errorf("dp: trust %s is counted for class %s only, not %q: use trust %s, which covers a sum as well", t, Gaussian, class, Shuffle)
 	}
 	return nil

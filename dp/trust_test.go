@@ -12,14 +12,14 @@ import (
 func TestTrustModes(t *testing.T) {
 	properties := map[string]Trait{
 		"shuffled": Shuffled, "alone": Alone, "sums": SumsOnly, "uncurated": Uncurated,
-		"local": LocallyPrivate, "protects": Protecting, "accountable": Accountable, "events": InEvents, "removal": RemovalCounted,
+		"local": LocallyPrivate, "protects": Protecting, "accountable": Accountable, "events": InEvents, "removal": RemovalCounted, "answers": Answering,
 	}
 	for trust, want := range map[Trust]struct{ has, recorded, participation, noise string }{
-		"shuffle":     {"accountable events local protects shuffled uncurated", "shuffle", "all", ""},
-		"local":       {"accountable alone events local protects uncurated", "local", "all", ""},
-		"vector-sum":  {"accountable protects sums uncurated", "distributed", "all", "binomial"},
+		"shuffle":     {"accountable answers events local protects shuffled uncurated", "shuffle", "all", ""},
+		"local":       {"accountable alone answers events local protects uncurated", "local", "all", ""},
+		"vector-sum":  {"accountable answers protects sums uncurated", "distributed", "all", "binomial"},
 		"distributed": {"accountable events protects removal sums uncurated", "distributed", "check-in", "skellam"},
-		"central":     {"protects", "central", "all", ""},
+		"central":     {"answers protects", "central", "all", ""},
 		"none":        {"uncurated", "none", "all", ""},
 		"hope":        {"protects uncurated", "hope", "all", ""},
 		"":            {"protects uncurated", "", "all", ""},
@@ -58,6 +58,7 @@ func TestTrustLists(t *testing.T) {
 	for got, want := range map[string]string{
 		AnyTrust(Accountable):    "shuffle, local, vector-sum or distributed",
 		AnyTrust(SumsOnly):       "vector-sum or distributed",
+		AnyTrust(Answering):      "shuffle, local, vector-sum or central",
 		AnyTrust(RemovalCounted): "distributed",
 		AnyTrust(never):          "",
 		strings.Join(DescribeTrusts(RemovalCounted), "; "): "distributed\tsuch sums, for clients who check in by own coins",

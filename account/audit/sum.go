@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/mechanism/sample"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
@@ -18,10 +20,14 @@ import (
 // all but the honest ones leave out their noise. It observes the summed counts along the
 // difference of one client's two inputs. All other clients' inputs are fixed.
 type SumConfig struct {
-	Params  vecsum.Params // Required
-	Claimed float64       // Required. ε to refute, above 0.
-	Delta   float64       // Required.
-	Trials  int64         // Required. Rounds to run, at least MinTrials.
+	Params vecsum.Params // Required, without Aggregated
+	// Aggregated, if not nil, is a sum whose noise the aggregators add. The observer then knows
+	// all other clients and one aggregator's noise: a trial runs one client's rounding and draws the
+	// other aggregator's noise.
+	Aggregated *vecsum.Aggregated
+	Claimed    float64 // Required. ε to refute, above 0.
+	Delta      float64 // Required.
+	Trials     int64   // Required. Rounds to run, at least MinTrials.
 	// Confidence, Seed, Workers and Progress are as in Config.
 	Confidence float64
 	Seed       uint64
@@ -34,14 +40,23 @@ const maxSumClients = 10_000
 
 func (c *SumConfig) complete() error {
 	p := &c.Params
-	if p.MinUsers == 0 {
-		p.MinUsers = p.Users
-	}
-	if p.Honest == 0 {
-		p.Honest = 1
-	}
-	if err := p.Validate(); err != nil {
-		return err
+	if c.Aggregated != nil {
+		if *p != (vecsum.Params{}) {
+			return errors.New("audit: a sum has the noise of clients or of aggregators, not both")
+		}
+		if _, _, err := c.Aggregated.Sigma(1); err != nil { // it checks the rest
+			return err
+		}
+	} else {
+		if p.MinUsers == 0 {
+			p.MinUsers = p.Users
+		}
+		if p.Honest == 0 {
+			p.Honest = 1
+		}
+		if err := p.Validate(); err != nil {
+			return err
+		}
 	}
 	if err := dp.CheckDelta(c.Delta); err != nil {
 		return err
@@ -67,24 +82,51 @@ func (c *SumConfig) complete() error {
 	return nil
 }
 
-// sumPair is a pair of a client's inputs, x and −x.
+// sumPair is a pair of a client's inputs, x and y, which all other clients have, too. Sums are looked
+// at along a direction.
 type sumPair struct {
-	name string
-	x    []float32
+	name        string
+	x, y, along []float32
 }
 
-func sumPairs(p vecsum.Params) []sumPair {
-	axis, spread := make([]float32, p.Dim), make([]float32, p.Dim)
-	axis[0] = float32(p.Radius)
+// shape returns the length of an input, the bound on its norm, and of counts the most ones of an input.
+func (c *SumConfig) shape() (dim int, radius float64, ones int) {
+	if p := c.Aggregated; p != nil {
+		return p.Dim, p.Radius, p.Ones
+	}
+	return c.Params.Dim, c.Params.Radius, c.Params.Ones
+}
+
+func sumPairs(dim int, radius float64, ones int) []sumPair {
+	if ones > 0 { // as many ones as there may be, in places of their own if there is room
+		p := sumPair{"ones elsewhere", make([]float32, dim), make([]float32, dim), make([]float32, dim)}
+		for j := range min(2*ones, dim) {
+			if j < ones {
+				p.x[j], p.along[j] = 1, 1
+			} else {
+				p.y[j], p.along[j] = 1, -1
+			}
+		}
+		return []sumPair{p}
+	}
+	axis, spread := make([]float32, dim), make([]float32, dim)
+	axis[0] = float32(radius)
 	for j := range spread {
-		spread[j] = float32(p.Radius / math.Sqrt(float64(p.Dim)))
+		spread[j] = float32(radius / math.Sqrt(float64(dim)))
 		if j%2 == 1 {
 			spread[j] = -spread[j]
 		}
 	}
-	pairs := []sumPair{{"opposite axes", axis}}
-	if p.Dim > 1 {
-		pairs = append(pairs, sumPair{"opposite corners", spread})
+	opposite := func(name string, x []float32) sumPair {
+		y := slices.Clone(x)
+		for j := range y {
+			y[j] = -y[j]
+		}
+		return sumPair{name, x, y, x}
+	}
+	pairs := []sumPair{opposite("opposite axes", axis)}
+	if dim > 1 {
+		pairs = append(pairs, opposite("opposite corners", spread))
 	}
 	return pairs
 }
@@ -94,7 +136,7 @@ type threshold struct {
 	pair    int
 	cut     float64
 	above   bool
-	swapped bool    // the event is likelier under −x
+	swapped bool    // the event is likelier under y
 	bound   float64 // a guess of the bound that a test would show
 }
 
@@ -123,14 +165,14 @@ func RunSum(ctx context.Context, c SumConfig) (Result, error) {
 	if err := c.complete(); err != nil {
 		return Result{}, err
 	}
-	if _, err := vecsum.NewEncoder(c.Params); err != nil {
+	s := &sumSampler{ctx: ctx, config: c}
+	if _, err := s.newRound(); err != nil {
 		return Result{}, err
 	}
-	pairs := sumPairs(c.Params)
+	pairs := sumPairs(c.shape())
 	choose := max(1, min(mostChosen, c.Trials/2/int64(2*len(pairs))))
 	test := (c.Trials - choose*int64(2*len(pairs))) / 2
 	alpha := 1 - c.Confidence
-	s := &sumSampler{ctx: ctx, config: c}
 	best := threshold{bound: math.Inf(-1)}
 	for i, p := range pairs {
 		var seen [2][]float64
@@ -215,29 +257,75 @@ type sumSampler struct {
 	done int64
 }
 
-// sumChunk rounds share a stream of randomness.
-const sumChunk = 256
-
-// each runs n rounds in which the first client has x, or −x on side 1, and the others have
-// −x. It calls visit with each round's projection, from several goroutines at once for
-// different rounds.
-func (s *sumSampler) each(at stage, pair, side int, p sumPair, n int64, visit func(k int64, v float64)) error {
-	x, others := slices.Clone(p.x), slices.Clone(p.x)
-	for j := range others {
-		others[j] = -others[j]
-	}
-	if side == 1 {
-		x = others
+// newRound returns a function that adds a round to sum: of one client with x, and others.
+func (s *sumSampler) newRound() (func(src rng.Source, x, others []float32, sum []int64) error, error) {
+	if s.config.Aggregated != nil {
+		return s.newAggregated(*s.config.Aggregated)
 	}
 	q := s.config.Params
 	honest := int64(math.Floor(q.Honest * float64(q.MinUsers)))
+	e, err := vecsum.NewEncoder(q)
+	counts, rounded := make([]int64, q.Dim), make([]int32, q.Dim)
+	return func(src rng.Source, x, others []float32, sum []int64) (err error) {
+		for i := range q.MinUsers {
+			in := others
+			if i == 0 {
+				in = x
+			}
+			// The first client, whose input differs, always adds its noise.
+			if i < honest {
+				err = e.Encode(src, in, counts)
+			} else {
+				err = e.Round(src, in, rounded)
+				for j, v := range rounded {
+					counts[j] = int64(v)
+				}
+			}
+			if err != nil {
+				return err
+			}
+			for j, v := range counts {
+				sum[j] += v
+			}
+		}
+		return nil
+	}, err
+}
+
+// newAggregated is newRound for a sum whose noise the aggregators add. The other clients and the
+// other aggregator are known to the observer, who subtracts what they add.
+func (s *sumSampler) newAggregated(p vecsum.Aggregated) (func(src rng.Source, x, _ []float32, sum []int64) error, error) {
+	noise, err := sample.NewDiscreteGaussian(sample.Ratio{Num: p.Variance, Den: 1})
+	counts := make([]int32, p.Dim)
+	return func(src rng.Source, x, _ []float32, sum []int64) error {
+		p.Round(src, x, counts)
+		noise.Fill(src, sum)
+		for j, v := range counts {
+			sum[j] += int64(v)
+		}
+		return nil
+	}, err
+}
+
+// sumChunk rounds share a stream of randomness.
+const sumChunk = 256
+
+// each runs n rounds in which the first client has x, or y on side 1, and the others have
+// y. It calls visit with each round's projection, from several goroutines at once for
+// different rounds.
+func (s *sumSampler) each(at stage, pair, side int, p sumPair, n int64, visit func(k int64, v float64)) error {
+	x, others := p.x, p.y
+	if side == 1 {
+		x = others
+	}
+	dim, radius, _ := s.config.shape()
 	var wg sync.WaitGroup
 	var next int64
 	var failed error
 	for range s.config.Workers {
 		wg.Go(func() {
-			e, err := vecsum.NewEncoder(q)
-			counts, sum, rounded := make([]int64, q.Dim), make([]int64, q.Dim), make([]int32, q.Dim)
+			round, err := s.newRound()
+			sum := make([]int64, dim)
 			for err == nil {
 				s.mu.Lock()
 				first := next
@@ -250,31 +338,11 @@ func (s *sumSampler) each(at stage, pair, side int, p sumPair, n int64, visit fu
 				last := min(n, first+sumChunk)
 				for k := first; k < last && err == nil; k++ {
 					clear(sum)
-					for i := range q.MinUsers {
-						in := others
-						if i == 0 {
-							in = x
-						}
-						// The first client, whose input differs, always adds its noise.
-						if i < honest {
-							err = e.Encode(src, in, counts)
-						} else {
-							err = e.Round(src, in, rounded)
-							for j, v := range rounded {
-								counts[j] = int64(v)
-							}
-						}
-						if err != nil {
-							break
-						}
-						for j, v := range counts {
-							sum[j] += v
-						}
-					}
+					err = round(src, x, others, sum)
 					var dot float64
 					for j, v := range sum {
 						// The product is not fused, so results do not depend on the machine.
-						dot += float64(float64(v) * float64(p.x[j]) / q.Radius)
+						dot += float64(float64(v) * float64(p.along[j]) / radius)
 					}
 					visit(k, dot)
 				}

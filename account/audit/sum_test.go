@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/dp/gdp"
 	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
@@ -27,7 +29,7 @@ func sumConfig(t *testing.T, trials int64, change func(*vecsum.Target)) SumConfi
 // True claims stand and most of each is found; with too little noise, or with
 // fewer honest clients than it was made for, the claim is refuted.
 func TestSumClaims(t *testing.T) {
-	longtest.Only(t, "nine audits of sums")
+	longtest.Only(t, "eleven audits of sums")
 	const trials = 160_000
 	for name, c := range map[string]struct {
 		target  func(*vecsum.Target)
@@ -43,6 +45,8 @@ func TestSumClaims(t *testing.T) {
 		"half dishonest":   {change: func(p *vecsum.Params) { p.Honest = .5 }, refuted: true},
 		"half of n-min":    {change: func(p *vecsum.Params) { p.MinUsers = 10 }, refuted: true},
 		"twice the length": {change: func(p *vecsum.Params) { p.Grid *= 2; p.Norm *= 4 }, refuted: true},
+		"counts":           {target: func(t *vecsum.Target) { t.Radius, t.Ones = 0, 2 }},
+		"larger counts":    {target: func(t *vecsum.Target) { t.Radius, t.Ones = 0, 2 }, change: func(p *vecsum.Params) { p.Grid *= 2 }, refuted: true},
 	} {
 		config := sumConfig(t, trials, c.target)
 		if c.change != nil {
@@ -58,6 +62,62 @@ func TestSumClaims(t *testing.T) {
 		}
 		if !c.refuted && r.LowerBound < .7 {
 			t.Errorf("%s: only %v of 1 found", name, r.LowerBound)
+		}
+	}
+}
+
+// What is claimed of one aggregator's noise stands and most of it is found; with less noise than
+// charged, or longer vectors, the claim is refuted.
+func TestSumClaimsOfAggregators(t *testing.T) {
+	const eps, delta = 1, 1e-2
+	mu, err := gdp.Calibrate(dp.Guarantee{Eps: eps, Delta: delta})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		dim     int
+		ones    int
+		change  func(*vecsum.Aggregated)
+		refuted bool
+	}{
+		"counts":            {dim: 5, ones: 2},
+		"most are ones":     {dim: 3, ones: 2},
+		"counts as one":     {dim: 5, ones: 2, change: func(p *vecsum.Aggregated) { p.Variance /= 4 }, refuted: true},
+		"three coordinates": {dim: 3},
+		"one coordinate":    {dim: 1},
+		"half the variance": {dim: 3, change: func(p *vecsum.Aggregated) { p.Variance /= 2 }, refuted: true},
+		"twice the length":  {dim: 3, change: func(p *vecsum.Aggregated) { p.Steps *= 2; p.Bound *= 2 }, refuted: true},
+	} {
+		p, err := vecsum.NewAggregated(5, c.dim, 2, 2/float64(mu))
+		if c.ones > 0 {
+			p, err = vecsum.NewAggregatedOnes(5, c.dim, c.ones, 2/float64(mu))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.change != nil {
+			c.change(&p)
+		}
+		config := SumConfig{Aggregated: &p, Claimed: eps, Delta: delta, Trials: 160_000, Seed: 3, Workers: 2, Confidence: 1 - 1e-4}
+		r, err := RunSum(context.Background(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: at least %.3f, %s", name, r.LowerBound, r.Witness)
+		if r.Refuted != c.refuted || r.Refuted != (r.LowerBound > eps) || !c.refuted && r.LowerBound < .7 {
+			t.Errorf("%s: refuted %v, eps at least %v", name, r.Refuted, r.LowerBound)
+		}
+		config.Workers = 5
+		if again := must(RunSum(context.Background(), config)); again != r {
+			t.Errorf("%+v with 2 workers, %+v with 5", r, again)
+		}
+		config.Params.Dim = 3
+		if _, err := RunSum(context.Background(), config); err == nil || !strings.Contains(err.Error(), "not both") {
+			t.Error(err)
+		}
+		config.Params, p.Variance = vecsum.Params{}, 3
+		if _, err := RunSum(context.Background(), config); err == nil || !strings.Contains(err.Error(), "noise variance 3") {
+			t.Error(err)
 		}
 	}
 }

@@ -167,6 +167,9 @@ func leaves(prefix string, of reflect.Type) []string {
 }
 
 func TestTamperedFieldsAreRejected(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long, and the goroutines of TestWrittenCertificatesVerify")
+	}
 	caught := map[string]bool{}
 	for name, q := range map[string]account.Query{"sampled": sampled, "check-in": checkIn, "dropout": dropout} {
 		honest := write(t, q, certificate.BlanketPLD)

@@ -65,6 +65,9 @@ func TestCertificatesByOwnLaw(t *testing.T) {
 			{"colluders", func(d *certificate.Document) { d.Query.Colluders++ }}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if testing.Short() && c.name != "tv" && c.name != "k hidden" {
+				t.Skip("long, and the same goroutines")
+			}
 			t.Parallel()
 			method := c.method
 			if method != certificate.Basic {

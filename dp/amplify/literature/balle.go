@@ -49,16 +49,17 @@ type scores struct{ a, width, top, square float64 }
 // ratios R(x)/(γω) lie in [1, E]; the paper's constants, used here, are wider. Factors of E
 // cannot overflow, because ε₀ ≤ 50.
 func (b *Blanketed) scores(eps float64) scores {
-	e, g := math.Exp(b.eps0), math.Exp(eps)
+	// Differences of exponentials are written with Expm1: at small ε₀ others lose all digits.
+	e := b.eps0
 	out := scores{a: math.Expm1(eps)}
 	if b.symbols == 0 {
-		out.width = (1 + g) * (e - 1/e)
-		out.top = e - g/e
-		out.square = e*(1+g*g) - 2*b.gamma*g/(e*e)
+		out.width = (1 + math.Exp(eps)) * 2 * math.Sinh(e)
+		out.top = math.Expm1(e) - math.Expm1(eps-e)
+		out.square = math.Expm1(e) + math.Expm1(e+2*eps) - 2*math.Expm1(eps-3*e)
 		return out
 	}
 	k := float64(b.symbols)
-	one, two, rest := b.gamma*(e-g), b.gamma*(1-g*e), b.gamma*(1-g)
+	one, two, rest := b.gamma*math.Exp(eps)*math.Expm1(e-eps), -b.gamma*math.Expm1(e+eps), -b.gamma*math.Expm1(eps)
 	out.width, out.top = one-two, one
 	out.square = (one*one + two*two + (k-2)*rest*rest) / k
 	return out
@@ -140,10 +141,10 @@ func (b *Blanketed) ExactDelta(eps float64) (float64, error) {
 	case eps >= b.eps0:
 		return 0, nil
 	}
-	e, g, k := math.Exp(b.eps0), math.Exp(eps), float64(b.symbols)
+	k := float64(b.symbols)
 	// These are scores times γ: U at x₀, V at x₁, W at each other symbol. Of the reports, c
 	// fall on x₀ or x₁ of the blanket, w on its other symbols.
-	U, V, W := e-g, 1-g*e, 1-g
+	U, V, W := math.Exp(eps)*math.Expm1(b.eps0-eps), -math.Expm1(b.eps0+eps), -math.Expm1(eps)
 	share := 2 * b.gamma / k
 	const drop = 1e-25
 	lo, hi := tail.Window(b.reports, share, 1-share, drop/4, drop/4)

@@ -1,0 +1,95 @@
+package account
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
+)
+
+// aggregated says whether the question is about a vector sum whose noise the aggregators add.
+func (q Query) aggregated() bool { return q.isSum() && q.NoiseBy == vecsum.ByAggregators }
+
+// ofSum returns the question about sums with Gaussian noise of Sigma. Drop-outs count for nothing:
+// who causes them may choose whom.
+func (q Query) ofSum() Query {
+	q = q.single(dp.GaussianSum, q.Sigma)
+	q.Dropout = 0
+	if q.Participation == dp.Once {
+		// A client is in one batch, and whoever else is in it does not matter.
+		q.Participation, q.Population, q.Reports, q.Rounds, q.Colluders = dp.All, q.Reports, 0, 1, 0
+	}
+	return q
+}
+
+// validateAggregated is Validate for a question about a vector sum whose noise the aggregators
+// add.
+func (q Query) validateAggregated() error {
+	only := q.Sum
+	only.Dim = 0
+	switch {
+	case only != (vecsum.Params{}):
+		return errors.New("account: grid, noise, n-min and honest are of noise that clients add: with noise-by aggregators give sigma and dim")
+	case q.Trust != "" && !q.Trust.Is(dp.SumsOnly):
+		return fmt.Errorf("account: trust %s: of a vector sum only the sum is seen, trust %s", q.Trust, dp.AnyTrust(dp.SumsOnly))
+	case q.HiddenReports || q.AdaptiveWithinRound:
+		return errors.New("account: a vector sum reveals its number of clients, and its clients do not see each other's reports")
+	}
+	if err := q.single(dp.GaussianSum, q.Sigma).Validate(); err != nil {
+		return err
+	}
+	_, err := q.design()
+	return err
+}
+
+// design returns the round: the law of the noise does not depend on the radius, and hardly on
+// how many clients there are.
+func (q Query) design() (vecsum.Aggregated, error) {
+	return vecsum.NewAggregated(min(q.Population, 1<<32), q.Sum.Dim, 1, q.Sigma)
+}
+
+// sumOfAggregators returns a question about sums with Gaussian noise. Its answer, with tail added to
+// δ, holds for the query.
+func (q Query) sumOfAggregators() (g Query, tail float64, err error) {
+	p, err := q.design()
+	if err != nil {
+		return g, 0, err
+	}
+	g = q.ofSum()
+	worth, tail, err := p.Sigma(q.times())
+	g.Sigma = min(worth, dp.MaxSigma)
+	return g, tail, err
+}
+
+// mostEps refuses an ε for which what rounding adds to δ is not known to be small.
+func mostEps(eps float64) error {
+	return refuse("epsilon = %.4g: noise of aggregators is counted up to %d", eps, vecsum.MostEps)
+}
+
+// planAggregated returns the least sigma for which the tightest bound is at most target.
+func planAggregated(ctx context.Context, target float64, q Query, solve string) (Query, Reply, error) {
+	if solve != "sigma" {
+		return q, Reply{}, fmt.Errorf("account: cannot solve for %q of a sum to which aggregators add the noise: want sigma", solve)
+	}
+	q.Sigma = dp.MaxSigma / 1e6
+	if err := q.Validate(); err != nil {
+		return q, Reply{}, err
+	}
+	g := q.ofSum()
+	g.Delta = dp.Counted(g.Delta, vecsum.TailShare)
+	g, _, err := Plan(ctx, target*(1-1e-6), g, "sigma")
+	if err != nil {
+		return q, Reply{}, err
+	}
+	q.Sigma = g.Sigma
+	r, err := Answer(ctx, q, "best")
+	if err != nil {
+		return q, Reply{}, err
+	}
+	if r.Upper == nil || !(r.Upper.Eps <= target) {
+		return q, Reply{}, fmt.Errorf("account: noise of sigma = %v does not meet epsilon = %v: %w", q.Sigma, target, dp.ErrNoBound)
+	}
+	return q, r, nil
+}
