@@ -23,8 +23,16 @@ import (
 // truth's probability and q each lie's, the mean squared error is ((1−q)² + (K−1)q²)/(p−q)² −
 // ‖x‖², largest at the uniform x.
 //
+// Inputs may be spread: with Config.Bits = w, at least 2 and at most K/2, a distribution with a
+// weight above 1/w counts as the uniform one. A symbol is then reported with a probability of at
+// least q and at most q(1 + (p/q−1)/w) = qE, so that p/q = 1 + w(E−1): at the same ε₀ the truth is
+// told more often. The class is dp.Cap, and K/w symbols would be as private. A number that is spread
+// evenly over w neighbouring symbols has an error of rounding that does not depend on the number;
+// its reports are the square waves of Li et al. spread.md has the slack.
+//
 // Source: Kairouz, Oh, Viswanath, "Extremal Mechanisms for Local Differential Privacy",
-// NeurIPS 2014, §4.
+// NeurIPS 2014, §4. Spread inputs: Li, Wang, Lopuhaä-Zwakenberg, Škorić, Li, "Estimating Numerical
+// Distributions under Local Differential Privacy", SIGMOD 2020, §5.
 const KRR = "krr"
 
 type krr struct {
@@ -36,17 +44,49 @@ type krr struct {
 	rareTruth bool
 	lie       float64 // q, each other symbol's probability
 	gap       float64 // p − q
+	spread    int     // w, or 1
 }
+
+// spreadSlack is by how much weights, as stored and as drawn from, may exceed 1/w; spread.md.
+const spreadSlack = 0x1p-19
+
+// maxSpread is the largest number of symbols of which spread inputs are drawn.
+const maxSpread = 1 << 20
 
 // newKRR validates c; its Radius is not used.
 func newKRR(c Config) (*krr, error) {
+	if c.Bits < 2 {
+		return newPlainKRR(c)
+	}
+	if c.Dim > maxSpread || c.Bits > c.Dim/2 || c.Bits > maxBits {
+		return nil, fmt.Errorf("randomizer: inputs spread over %d symbols need twice as many at least and 2^20 at most, there are %d; they are spread over %d at most", c.Bits, c.Dim, maxBits)
+	}
+	if err := checkEps0(c.Eps0); err != nil {
+		return nil, err
+	}
+	inner := math.Log1p(float64(c.Bits)/(1+spreadSlack)*math.Expm1(c.Eps0)) * (1 - 0x1p-40)
+	if inner > dp.MaxEps0 {
+		return nil, fmt.Errorf("randomizer: eps0 = %v is above what inputs spread over %d symbols allow", c.Eps0, c.Bits)
+	}
+	m, err := newPlainKRR(Config{Dim: c.Dim, Eps0: inner})
+	if err != nil {
+		return nil, err
+	}
+	m.spread = c.Bits
+	// All laws have the part q on each symbol in common, of mass 1 − (p−q).
+	tv := math.Min(m.gap/math.Expm1(c.Eps0)*(1+0x1p-40), 1/(math.Exp(c.Eps0)+1))
+	m.event = dp.Report{Class: dp.Cap, Eps0: c.Eps0, TV: tv}
+	return m, nil
+}
+
+func newPlainKRR(c Config) (*krr, error) {
 	if c.Dim < 2 || c.Dim > 1<<30 {
 		return nil, fmt.Errorf("randomizer: symbols = %d must lie between 2 and 2^30", c.Dim)
 	}
 	if err := checkEps0(c.Eps0); err != nil {
 		return nil, err
 	}
-	m := &krr{indexed: indexed{among: c.Dim, count: 1, unsigned: true}}
+	m := &krr{spread: 1, indexed: indexed{among: c.Dim, count: 1, unsigned: true}}
 	k, others := float64(c.Dim), float64(c.Dim-1)
 	// Each formula errs by less than 2^−50. The factors correct for that, so that p/q =
 	// p(K−1)/(1−p) of the stored doubles is at most E.
@@ -103,11 +143,12 @@ func (m *krr) Randomize(src rng.Source, x []float32, r *Report) {
 }
 
 func (m *krr) choose(src rng.Source, x []float32) int {
-	var total float64
+	var total, largest float64
 	for _, v := range x {
 		total += weight(v)
+		largest = math.Max(largest, weight(v))
 	}
-	if total == 0 {
+	if total == 0 || m.spread > 1 && !(largest*float64(m.spread) <= total*(1+spreadSlack/2)) {
 		return int(sample.Uniform(src, uint64(m.facts.Dim)))
 	}
 	left := total * (float64(src.Uint64()>>11) * 0x1p-53)

@@ -17,8 +17,9 @@ type Config struct {
 	// Eps0 is ε₀ in nats of the whole report, between 2^-20 and dp.MaxEps0. Required.
 	Eps0 float64
 	// Bits is m, the number of coordinates ("rinf") or bits ("r1") in a report, at most Dim and
-	// 1024; 0 means 1, the mechanisms as published. All other randomizers take 0 only.
-	// [BestBits] returns the best number.
+	// 1024; 0 means 1, the mechanisms as published. [BestBits] returns the best number. For "krr" it
+	// is w, the number of symbols over which inputs are spread, see [KRR]; 0 means 1. All other
+	// randomizers take 0 only.
 	Bits int
 	// Encoding says what a report of "privunit" or "stepunit" holds: [Values], or [Seed]; "" means
 	// Values. All other randomizers take "" only.
@@ -45,7 +46,7 @@ type Kind struct {
 	// Trained is the randomizer's name in a run's configuration: its own name, except for
 	// signed-krr, which is stored as "krr". "" if its inputs are not gradients.
 	Trained string
-	Bits    bool // takes Config.Bits
+	Bits    bool // takes Config.Bits as the number of a report's coordinates or bits
 	Seeds   bool // takes Config.Encoding
 	Steps   bool // takes Config.Steps and Config.Edges
 	make    func(Config) (Randomizer, error)
@@ -93,7 +94,7 @@ func New(name string, c Config) (Randomizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Bits != 0 && !k.Bits {
+	if c.Bits != 0 && !k.Bits && name != KRR {
 		return nil, fmt.Errorf("randomizer: %d coordinates or bits given to %q; only %s take them", c.Bits, name, withBits())
 	}
 	if c.Encoding != "" && !k.Seeds {

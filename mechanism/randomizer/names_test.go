@@ -16,7 +16,11 @@ func TestNewByName(t *testing.T) {
 			t.Errorf("%s: eps0 = -1 gave %v", name, m)
 		}
 		m, err = New(name, Config{Dim: 5, Radius: 2, Eps0: 8, Bits: 2})
-		if takes := name == "rinf" || name == "r1"; takes != (err == nil) {
+		if name == "krr" { // spreads inputs over two symbols
+			if err != nil || len(m.NewReport().Value) != 1 {
+				t.Errorf("%s with two bits: %v, %v", name, m, err)
+			}
+		} else if takes := name == "rinf" || name == "r1"; takes != (err == nil) {
 			t.Errorf("%s with two bits: %v, %v", name, m, err)
 		} else if takes && len(m.NewReport().Value) != 2 {
 			t.Errorf("%s with two bits reports %d", name, len(m.NewReport().Value))

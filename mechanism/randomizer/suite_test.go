@@ -112,6 +112,9 @@ func mechanisms() []Mechanism {
 		if dim > 1 {
 			list = append(list, must(newKRR(Config{Dim: dim, Eps0: .8})), must(newKRR(Config{Dim: dim, Eps0: 7})))
 		}
+		if dim > 5 {
+			list = append(list, must(newKRR(Config{Dim: dim, Eps0: 1, Bits: 16})))
+		}
 	}
 	return list
 }
@@ -144,6 +147,12 @@ func legal(m Mechanism, size float64) []float32 {
 		n := norm(x, 1)
 		for j := range x {
 			x[j] = float32(float64(x[j]) / n)
+		}
+		if k, ok := m.(*krr); ok && k.spread > 1 && size > 0 {
+			clear(x)
+			for j := range k.spread {
+				x[(j+int(size))%dim] = 1 / float32(k.spread)
+			}
 		}
 	}
 	return x

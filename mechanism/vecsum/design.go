@@ -19,7 +19,8 @@ type Target struct {
 	MinUsers int64     // the smallest cohort that may be opened; 0 means Users
 	Honest   float64   // γ, the fraction of clients that add noise; 0 means 1
 	Dim      int       // d, required
-	Radius   float64   // Δ₂, required
+	Radius   float64   // Δ₂, required; of counts 0
+	Ones     int       // not 0: counts; see Params
 	Rounds   int64     // T, rounds the same client may take part in; 0 means 1
 	Overhead float64   // variance allowed on top of the Gaussian mechanism's, as a share of it; 0 means .05
 	Kind     NoiseKind // "" means Binomial
@@ -42,6 +43,9 @@ func (t Target) withDefaults() Target {
 	if t.Kind == "" {
 		t.Kind = Binomial
 	}
+	if t.Ones > 0 && t.Radius == 0 {
+		t.Radius = onesRadius(t.Ones)
+	}
 	return t
 }
 
@@ -61,6 +65,8 @@ func (t Target) validate() error {
 		return fmt.Errorf("vecsum: honest fraction %v of %d users leaves no noise: %w", t.Honest, t.MinUsers, dp.ErrNoBound)
 	case t.Dim < 1 || t.Dim > maxDim:
 		return fmt.Errorf("vecsum: dim = %d must lie between 1 and 2^24", t.Dim)
+	case t.Ones != 0 && (t.Ones < 0 || t.Ones > t.Dim || t.Split):
+		return fmt.Errorf("vecsum: ones = %d must lie between 1 and dim = %d, and signs of counts are not split", t.Ones, t.Dim)
 	case !(t.Radius >= 1e-30 && t.Radius <= 1e30):
 		return fmt.Errorf("vecsum: radius = %v must lie between 1e-30 and 1e30", t.Radius)
 	case t.Rounds < 1:
@@ -101,7 +107,7 @@ func Tight(t Target) (Params, error) {
 	if mu == 0 {
 		return Params{}, fmt.Errorf("vecsum: eps = %v at delta = %v needs more noise than any: %w", t.Eps, t.Delta, dp.ErrNoBound)
 	}
-	p := Params{Users: t.Users, MinUsers: t.MinUsers, Honest: t.Honest, Dim: t.Dim, Radius: t.Radius, Split: t.Split}
+	p := Params{Users: t.Users, MinUsers: t.MinUsers, Honest: t.Honest, Dim: t.Dim, Radius: t.Radius, Split: t.Split, Ones: t.Ones}
 	honest := float64(p.guaranteed())
 	// This finds the smallest grid whose variance is within the overhead. With an integer
 	// number of bits the variance need not fall smoothly, so every grid is tried.
@@ -109,7 +115,9 @@ func Tight(t Target) (Params, error) {
 		if p.Grid > maxGrid || float64(p.Dim)*float64(p.Grid)*float64(p.Grid) > 1<<60 {
 			return Params{}, fmt.Errorf("vecsum: no grid up to 2^24 keeps the variance within %v of the Gaussian's: %w", t.Overhead, dp.ErrNoBound)
 		}
-		p.Norm = Norm(t.Dim, p.Grid, NormBeta)
+		if t.Ones == 0 {
+			p.Norm = Norm(t.Dim, p.Grid, NormBeta)
+		}
 		p.setNoise(t.Kind, p.needed(mu), honest)
 		if p.overhead(mu, honest) <= t.Overhead {
 			break
@@ -157,8 +165,12 @@ func (p *Params) setNoise(kind NoiseKind, total, honest float64) {
 }
 
 // overhead returns the relative excess of the estimate's variance, per honest client, over
-// that of the Gaussian mechanism without a grid.
+// that of the Gaussian mechanism without a grid. Counts are not rounded, but are taken to be, so
+// that a client's noise has enough steps to be chosen finely.
 func (p Params) overhead(mu, honest float64) float64 {
-	gauss := 2 * p.Radius / mu * (2 * p.Radius / mu)
-	return p.Variance(1)*honest/gauss - 1
+	gauss, variance := 2*p.Radius/mu*(2*p.Radius/mu), p.Variance(1)
+	if p.Ones != 0 {
+		gauss, variance = float64(differing(p.Ones, p.Dim))/(mu*mu), variance+.25*p.step()*p.step()
+	}
+	return variance*honest/gauss - 1
 }

@@ -75,6 +75,9 @@ func round[C int32 | int64](e *Encoder, src rng.Source, x []float32, counts []C)
 		clear(counts)
 		return fmt.Errorf("%w has %d coordinates, not %d", ErrInput, len(x), p.Dim)
 	}
+	if p.Ones != 0 {
+		return encodeOnes(x, p.Ones, p.Grid, counts)
+	}
 	var square float64
 	for _, v := range x {
 		square += float64(v) * float64(v)
@@ -182,11 +185,14 @@ func (p Params) Estimate(sum []float64, counts []int64, clients int64) error {
 	if len(sum) != p.Dim {
 		return fmt.Errorf("vecsum: %d sums for %d coordinates", len(sum), p.Dim)
 	}
-	step, n := 2*p.Radius/float64(p.Grid), float64(clients)
+	step, n := p.step(), float64(clients)
 	for j := range sum {
-		if p.Split {
+		switch {
+		case p.Split:
 			sum[j] = step * float64(counts[j]-counts[p.Dim+j])
-		} else {
+		case p.Ones != 0:
+			sum[j] = step * (float64(counts[j]) - n*p.Noise.mean())
+		default:
 			sum[j] = step*(float64(counts[j])-n*p.Noise.mean()) - n*p.Radius
 		}
 	}

@@ -13,7 +13,11 @@ func (p Params) Largest() float64 {
 	p = p.withDefaults()
 	below, above := p.Noise.reach(p.Users)
 	width := below + above + float64(p.Users)*float64(p.top())
-	return 2 / float64(p.Grid) * math.Sqrt(float64(p.Streams())) * width
+	step := 2 / float64(p.Grid)
+	if p.Ones != 0 {
+		step = p.step() / p.Radius
+	}
+	return step * math.Sqrt(float64(p.Streams())) * width
 }
 
 // MeanBound returns a bound, in the units of the inputs, that the ℓ₂ norm of the mean of n
@@ -37,6 +41,8 @@ func (p Params) MeanBound(n int64, chance float64) float64 {
 		square := math.Min(d*c*c, d*v+tail.Bernstein(d*(3*v*v+v), c*c, math.Log(2/chance)))
 		length = math.Sqrt(square)
 	}
-	step := 2 * p.Radius / float64(p.Grid)
-	return step * (math.Sqrt(float64(p.Norm))/2 + length/k)
+	if p.Ones != 0 {
+		return p.Radius + p.step()*length/k
+	}
+	return p.step() * (math.Sqrt(float64(p.Norm))/2 + length/k)
 }

@@ -15,15 +15,19 @@ type Params struct {
 	MinUsers int64   // the fewest clients a round may be opened with; 0 means Users
 	Honest   float64 // γ, the fraction of MinUsers that add their noise; 0 means 1
 	Dim      int     // d, the length of an input; required
-	Radius   float64 // Δ₂, the bound on ‖x‖₂ that clients clip to; required
-	Grid     int64   // g, grid steps in the interval −Radius … Radius; required
+	Radius   float64 // Δ₂, the bound on ‖x‖₂ that clients clip to; required, of counts √Ones
+	Grid     int64   // g, grid steps in the interval −Radius … Radius, of counts in a one; required
 	// Norm bounds the squared ℓ₂ norm of a rounded input in half grid steps,
-	// counted from the middle of the grid: ‖2x̂ − g‖². Required; [Norm] gives it.
+	// counted from the middle of the grid: ‖2x̂ − g‖². Required; [Norm] gives it. Of counts 0.
 	Norm  int64
 	Noise Noise // of one client on one coordinate; required
 	// Split sends positive and negative parts as two streams of counts, each
 	// with its own noise of half the variance for the same privacy.
 	Split bool
+	// Ones, if not 0, makes this a round of counts: an input has zeros and at most so many ones,
+	// nothing is rounded, and the sum is the number of ones of each coordinate. Any other input
+	// counts as the zero vector.
+	Ones int
 }
 
 const (
@@ -60,6 +64,10 @@ func (p Params) Validate() error {
 		return fmt.Errorf("vecsum: grid = %d must lie between 1 and 2^24", p.Grid)
 	case float64(p.Dim)*float64(p.Grid)*float64(p.Grid) > 1<<60:
 		return fmt.Errorf("vecsum: dim = %d with grid = %d: squared norms exceed 2^60", p.Dim, p.Grid)
+	case p.Ones != 0:
+		if err := p.validateOnes(); err != nil {
+			return err
+		}
 	case p.Norm < p.smallestNorm():
 		return fmt.Errorf("vecsum: norm = %d must be at least %d, what rounding towards the middle needs", p.Norm, p.smallestNorm())
 	case p.Norm >= 1<<61:
@@ -125,14 +133,21 @@ func (p Params) offset() int64 {
 
 // sensitivity returns the largest change of one count, of the ℓ₂ norm of all
 // counts (rounded up), and how many counts can change, when one client's data
-// is replaced; vecsum.md, section 4.
+// is replaced; vecsum.md, sections 4 and 10.
 func (p Params) sensitivity() (shift int64, norm float64, counts int64) {
+	if p.Ones != 0 {
+		counts = differing(p.Ones, p.Dim)
+		return p.Grid, float64(p.Grid) * math.Sqrt(float64(counts)) * (1 + 0x1p-51), counts
+	}
 	square := p.Norm
 	if p.Split {
 		square = p.Norm/2 + p.Norm&1
 	}
-	shift = min(p.top(), isqrt(square))
-	return shift, math.Sqrt(float64(square)) * (1 + 0x1p-52), min(int64(p.Streams()), square)
+	shift, counts = min(p.top(), isqrt(square)), min(int64(p.Streams()), square)
+	if all := float64(shift) * float64(shift) * float64(counts); all < float64(square) {
+		square = shift * shift * counts
+	}
+	return shift, math.Sqrt(float64(square)) * (1 + 0x1p-52), counts
 }
 
 // curve returns the privacy of one round, with mass tau given up on each coordinate; see
@@ -231,12 +246,22 @@ func (p Params) tau(delta float64, rounds int64) float64 {
 // Variance bounds the variance of one coordinate of the estimate of the sum of
 // n inputs, in squared units of the input: noise and, at most, rounding.
 func (p Params) Variance(n int64) float64 {
-	step := 2 * p.Radius / float64(p.Grid)
 	noise := p.Noise.variance()
 	if p.Split {
 		noise *= 2
 	}
-	return step * step * float64(n) * (noise + .25)
+	if p.Ones == 0 {
+		noise += .25
+	}
+	return p.step() * p.step() * float64(n) * noise
+}
+
+// step returns the size of a grid step in the units of the inputs.
+func (p Params) step() float64 {
+	if p.Ones != 0 {
+		return 1 / float64(p.Grid)
+	}
+	return 2 * p.Radius / float64(p.Grid)
 }
 
 // Norm returns a bound that the rounded norm exceeds with probability at most beta, for

@@ -9,7 +9,8 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/rng"
 )
 
-// Sigma returns the noise σ of one client, in units of Radius, such that a round of any
+// Sigma returns the noise σ of one client, in units of Radius (of counts: of half the largest
+// distance of two inputs, √min(2·Ones, Dim)), such that a round of any
 // MinUsers ≤ k ≤ Users clients is as private as the sum of k vectors of norm 1 with N(0, σ²)
 // from each: μ(k) ≤ 2/(σ√k). Bounds proved for such sums then hold for these rounds, but for
 // tail, which all rounds together add to δ.

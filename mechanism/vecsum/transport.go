@@ -109,6 +109,9 @@ func (p Params) Tag(round RoundID, transport string) (tag [16]byte) {
 		h.Write(binary.LittleEndian.AppendUint64(nil, w))
 	}
 	h.Write([]byte(p.Noise.Kind))
+	if p.Ones != 0 {
+		h.Write(binary.LittleEndian.AppendUint64([]byte("\x00ones"), uint64(p.Ones)))
+	}
 	copy(tag[:], h.Sum(nil))
 	return tag
 }

@@ -83,12 +83,12 @@ func (p *Pine) ZeroKnowledge() float64 {
 	return min(0, float64(failures)*one+float64(exponent)+math.Log2(m)+slack)
 }
 
-// Completeness bounds the probability that honest aggregators refuse a report of an honest
+// completeness bounds the probability that honest aggregators refuse a report of an honest
 // client: the point of one of its queries is a root of unity. That does not depend on the vector.
 //
 // Result: log2 of the probability, rounded up.
 // Source: counted here, n/q for each proof with n interpolation points.
-func (p *Pine) Completeness() float64 {
+func (p *Pine) completeness() float64 {
 	equality, rest := p.points()
 	l := p.layout
 	return math.Log2(float64(l.equalityProofs)*equality+float64(l.proofs)*rest) - p.field() + slack

@@ -22,7 +22,7 @@ func TestBounds(t *testing.T) {
 	near(t, "soundness", p.Soundness(0), math.Log2(62)-64, 1e-3)
 	// Many: 2^T tries at 2^−100.
 	near(t, "soundness", p.Soundness(60), -40, .1)
-	near(t, "completeness", p.Completeness(), math.Log2(160)-64, 1e-5)
+	near(t, "completeness", p.completeness(), math.Log2(160)-64, 1e-5)
 	near(t, "zero knowledge", p.ZeroKnowledge(), math.Log2(100)+1-256*math.Log2E, 1e-5)
 	two := mustNew(t, Config{Dim: 1930, Bound: 1 << 15, EqualityProofs: 2})
 	near(t, "soundness", two.Soundness(0), -100, .05) // and 2^−105.7 for both proofs

@@ -75,7 +75,7 @@ func (s *State) Format(w fmt.State, _ rune) {
 
 // PrepInit takes a report at aggregator 0 or 1, and returns the prep share for the other. An
 // honest report is refused by chance, for a reason that does not depend on its vector; see
-// [Pine.Completeness].
+// completeness.
 func (p *Pine) PrepInit(key VerifyKey, index int, nonce Nonce, public, input []byte) (*State, []byte, error) {
 	return p.prepInit(key[:], index, nonce[:], public, input)
 }
@@ -121,6 +121,15 @@ func (p *Pine) Add(sum, share []byte) error {
 		return fmt.Errorf("pine: shares of %d and %d bytes, not %d", len(sum), len(share), p.sizes.Out)
 	}
 	return p.scheme.add(sum, share)
+}
+
+// Encode returns integers as an output share: added to one aggregator's sum, they are added to what
+// both share. It serves an aggregator that adds noise of its own to its sum.
+func (p *Pine) Encode(x []int64) ([]byte, error) {
+	if len(x) != p.config.Dim {
+		return nil, fmt.Errorf("pine: vector of %d integers, not %d", len(x), p.config.Dim)
+	}
+	return p.scheme.encoded(x), nil
 }
 
 // Unshard adds both aggregators' sums. A coordinate's sum over all vectors must be below 2^62,

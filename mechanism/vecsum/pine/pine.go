@@ -97,6 +97,7 @@ type scheme interface {
 	prepare(key []byte, index int, nonce, public, input []byte) (*State, []byte, error)
 	decide(leader, helper []byte) ([]byte, error)
 	add(sum, share []byte) error
+	encoded(x []int64) []byte
 	unshard(leader, helper []byte) ([]int64, error)
 	lengths() Sizes
 }
@@ -125,8 +126,10 @@ func (l layout) early() int { return l.dim + 2*l.normBits }
 func (l layout) full() int  { return l.dim + l.bitCount() }
 
 const (
-	maxDim     = 1 << 24
-	maxContext = 255 - tagSize
+	maxDim      = 1 << 24
+	maxCalls    = 1 << 13 // of a gadget, and one
+	maxElements = 1 << 26 // of a report, about
+	maxContext  = 255 - tagSize
 )
 
 // New checks c.
@@ -189,9 +192,18 @@ func (c Config) validate() error {
 	case c.Chunk < 0 || c.Chunk > maxDim || c.EqualityChunk < 0 || c.EqualityChunk > maxDim:
 		return fmt.Errorf("pine: chunks of %d and %d must be 0, for the best, to 2^24", c.Chunk, c.EqualityChunk)
 	}
+	// New needs time in proportion to the square of the calls, and a report has all proofs' wires. The
+	// best chunks make 4096 calls at most.
+	l := c.layout()
+	if equality, rest := calls(l.dim, l.equalityChunk), calls(l.bitCount(), l.chunk)+calls(l.checks, l.chunk); equality >= maxCalls || rest >= maxCalls {
+		return fmt.Errorf("pine: chunks of %d and %d make %d and %d calls, and only %d are computed", l.chunk, l.equalityChunk, rest, equality, maxCalls-1)
+	}
+	if n := l.full() + l.proofs*(2*l.chunk+4*maxCalls) + l.equalityProofs*(l.equalityChunk+4*maxCalls); n > maxElements {
+		return fmt.Errorf("pine: reports of up to %d field elements must have at most 2^26", n)
+	}
 	// What the proof of [ROCT23, lemma 3.3 and figure 1] needs, as the draft writes it: q > 3·B² + 2,
 	// q ≥ reach²/4000, q ≥ 2600·reach, q ≥ 2·checks. By the limits above all but one always hold.
-	if l := c.layout(); c.Field == 64 && float64(l.reach)*float64(l.reach) > 4000*order64 {
+	if c.Field == 64 && float64(l.reach)*float64(l.reach) > 4000*order64 {
 		return fmt.Errorf("pine: norm bound %d with alpha = %v is too large for the field of 64 bits", c.Bound, c.Alpha)
 	}
 	return nil

@@ -174,6 +174,11 @@ func TestNewRefuses(t *testing.T) {
 		{Config{Dim: 1, Bound: 1, EqualityProofs: -1}, "-1"},
 		{Config{Dim: 1, Bound: 1, Chunk: -1}, "chunks"},
 		{Config{Dim: 1, Bound: 1, EqualityChunk: 1<<24 + 1}, "chunks"},
+		{Config{Dim: 1 << 24, Bound: 1, EqualityChunk: 1}, "calls"},
+		{Config{Dim: 1 << 13, Bound: 1, EqualityChunk: 1}, "calls"},
+		{Config{Dim: 1, Bound: 1, Checks: 4096, Chunk: 1}, "calls"},
+		{Config{Dim: 1, Bound: 1, Chunk: 1 << 24, Proofs: 255}, "field elements"},
+		{Config{Dim: 1, Bound: 1, EqualityChunk: 1 << 24, EqualityProofs: 255}, "field elements"},
 	} {
 		if _, err := New(c.config); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want %q", c.config, err, c.want)
@@ -184,6 +189,40 @@ func TestNewRefuses(t *testing.T) {
 	}
 	if p := mustNew(t, Config{Dim: 1, Bound: 1 << 31, Alpha: 64, Field: 128}); p.layout.reach != 1<<38 {
 		t.Errorf("reach is %d", p.layout.reach)
+	}
+}
+
+// TestLargestVectors makes the largest configurations, which take a fraction of a second.
+func TestLargestVectors(t *testing.T) {
+	for _, c := range []Config{{Dim: 1 << 24, Bound: 1 << 24}, {Dim: 1<<13 - 1, Bound: 1, EqualityChunk: 1}, {Dim: 1, Bound: 1, Checks: 4096}} {
+		mustNew(t, c)
+	}
+}
+
+// TestEncodedIntegersAreAdded holds that integers added to one of two sums change the sum by them.
+func TestEncodedIntegersAreAdded(t *testing.T) {
+	const most = 1<<62 - 1
+	for _, field := range []int{64, 128} {
+		p, src := mustNew(t, Config{Dim: 4, Bound: 9, Field: field}), rng.Replay(14)
+		x := []int64{most, -most, -7, 0}
+		m := honest(t, p, src, []int64{0, 0, 5, -3})
+		out, errs := m.verify(p, nil)
+		if errs != [2]error{} {
+			t.Fatal(errs)
+		}
+		for k := range 2 {
+			sums := [2][]byte{clone(out[0]), clone(out[1])}
+			noise, err := p.Encode(x)
+			if err != nil || p.Add(sums[k], noise) != nil {
+				t.Fatal(err)
+			}
+			if got, err := p.Unshard(sums[0], sums[1]); err != nil || fmt.Sprint(got) != fmt.Sprint([]int64{most, -most, -2, -3}) {
+				t.Errorf("%v %v", got, err)
+			}
+		}
+		if _, err := p.Encode(x[1:]); err == nil {
+			t.Error("three integers are taken")
+		}
 	}
 }
 

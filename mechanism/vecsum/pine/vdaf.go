@@ -288,6 +288,14 @@ func (s *vdaf[E]) add(sum, share []byte) error {
 	return nil
 }
 
+func (s *vdaf[E]) encoded(x []int64) []byte {
+	out := make([]byte, 0, s.dim*sizeOf[E]())
+	for _, v := range x {
+		out = of[E](v).append(out)
+	}
+	return out
+}
+
 func (s *vdaf[E]) unshard(leader, helper []byte) ([]int64, error) {
 	a, b := make([]E, s.dim), make([]E, s.dim)
 	if readAll(a, leader) != nil || readAll(b, helper) != nil {

@@ -1,6 +1,7 @@
 package pine
 
 import (
+	"compress/gzip"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hmac"
@@ -9,6 +10,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -73,7 +75,7 @@ type report struct {
 var vectors = flag.String("vectors", "", "make testdata/vectors.tsv anew from the draft's files in this directory")
 
 // TestVectors compares every message of the draft's test vectors of version 01 by its SHA-256;
-// testdata/README.md says where they are from and why only digests are here.
+// testdata/README.md says where they are from.
 func TestVectors(t *testing.T) {
 	if *vectors != "" {
 		updateVectors(t)
@@ -88,7 +90,9 @@ func TestVectors(t *testing.T) {
 		for n < len(rows) && len(rows[n]) == 2 {
 			n++
 		}
-		t.Run(rows[0][0], func(t *testing.T) { testVector(t, rows[0], rows[1:n]) })
+		t.Run(rows[0][0], func(t *testing.T) {
+			testVector(t, rows[0], rows[1:n], func(b []byte) string { return fmt.Sprintf("%x", sha256.Sum256(b)) })
+		})
 		files, messages, rows = files+1, messages+n-1, rows[n:]
 	}
 	if files != 16 || messages != 16*18 {
@@ -133,16 +137,16 @@ func sequence(n int) []byte {
 	return b
 }
 
-// testVector makes a file's two reports, of the unit vectors 0 and 1.
-func testVector(t *testing.T, row []string, digests [][]string) {
+// testVector makes a file's two reports, of the unit vectors 0 and 1. messages are what a file has of
+// each, encoded.
+func testVector(t *testing.T, row []string, messages [][]string, encode func([]byte) string) {
 	p := configOf(t, row)
 	check := func(what string, got []byte) {
 		t.Helper()
-		sum := sha256.Sum256(got)
-		if want := digests[0]; want[0] != what || want[1] != hex.EncodeToString(sum[:]) {
-			t.Errorf("%s: %x, want %s: %s", what, sum, want[0], want[1])
+		if want := messages[0]; want[0] != what || want[1] != encode(got) {
+			t.Errorf("%s: %.64s …, want %s: %.64s …", what, encode(got), want[0], want[1])
 		}
-		digests = digests[1:]
+		messages = messages[1:]
 	}
 	seed := turboShake.seed
 	if row[11] == "hmac" {
@@ -201,7 +205,7 @@ func testVector(t *testing.T, row []string, digests [][]string) {
 
 // updateVectors writes the digests of the draft's files.
 func updateVectors(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(*vectors, "Pine*.json"))
+	files, err := filepath.Glob(filepath.Join(*vectors, "Pine[16]*[48]_*.json"))
 	if err != nil || len(files) != 16 {
 		t.Fatalf("%d files: %v", len(files), err)
 	}
@@ -213,52 +217,89 @@ func updateVectors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var v vector
-		if err := json.Unmarshal(raw, &v); err != nil {
-			t.Fatal(err)
-		}
-		name, xof := strings.TrimSuffix(filepath.Base(file), ".json"), "turboshake"
-		if strings.Contains(name, "Hmac") {
-			xof = "hmac"
-		}
-		fmt.Fprintf(&out, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%v\n", name, strings.TrimPrefix(v.Field, "Field"), v.FracBits, v.Dimension, v.Bound,
-			v.Chunk, v.EqualityChunk, v.Checks, v.Successes, v.Proofs, v.EqualityProofs, xof, v.Alpha)
-		line := func(what, message string) {
-			b, err := hex.DecodeString(message)
+		row, messages := readVector(t, strings.TrimSuffix(filepath.Base(file), ".json"), raw)
+		out.WriteString(strings.Join(row, "\t") + "\n")
+		for _, m := range messages {
+			b, err := hex.DecodeString(m[1])
 			if err != nil {
 				t.Fatal(err)
 			}
-			fmt.Fprintf(&out, "%s\t%x\n", what, sha256.Sum256(b))
+			fmt.Fprintf(&out, "%s\t%x\n", m[0], sha256.Sum256(b))
 		}
-		if v.Bound != 1<<v.FracBits {
-			t.Errorf("%s: bound %d with %d fraction bits", name, v.Bound, v.FracBits)
-		}
-		for i, r := range v.Prep {
-			// What the test makes itself.
-			for s, size := range map[string]int{r.Nonce: 16, r.Rand: len(r.Rand) / 2, v.VerifyKey: len(r.Rand) / 2 / seedCount} {
-				if s != hex.EncodeToString(sequence(size)) {
-					t.Errorf("%s: a random string is not 0, 1, …: %s", name, s)
-				}
-			}
-			for j, x := range r.Measurement {
-				if (x == 1) != (j == i) || x != 0 && x != 1 {
-					t.Errorf("%s: report %d is of another vector", name, i)
-				}
-			}
-			name := func(s string) string { return fmt.Sprint("report ", i, " ", s) }
-			line(name("public share"), r.PublicShare)
-			line(name("input share 0"), r.InputShares[0])
-			line(name("input share 1"), r.InputShares[1])
-			line(name("prep share 0"), r.PrepShares[0][0])
-			line(name("prep share 1"), r.PrepShares[0][1])
-			line(name("prep message"), r.PrepMessages[0])
-			line(name("out share 0"), strings.Join(r.OutShares[0], ""))
-			line(name("out share 1"), strings.Join(r.OutShares[1], ""))
-		}
-		line("sum 0", v.AggShares[0])
-		line("sum 1", v.AggShares[1])
 	}
 	if err := os.WriteFile("testdata/vectors.tsv", []byte(out.String()), 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// readVector returns a file's parameters, as configOf reads them, and its messages in hexadecimal. It
+// checks what testVector makes by a rule.
+func readVector(t *testing.T, name string, raw []byte) (row []string, messages [][]string) {
+	var v vector
+	if err := json.Unmarshal(raw, &v); err != nil {
+		t.Fatal(err)
+	}
+	xof := "turboshake"
+	if strings.Contains(name, "Hmac") {
+		xof = "hmac"
+	}
+	row = strings.Split(fmt.Sprintf("%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%v", name, strings.TrimPrefix(v.Field, "Field"), v.FracBits, v.Dimension, v.Bound,
+		v.Chunk, v.EqualityChunk, v.Checks, v.Successes, v.Proofs, v.EqualityProofs, xof, v.Alpha), "\t")
+	if v.Bound != 1<<v.FracBits {
+		t.Errorf("%s: bound %d with %d fraction bits", name, v.Bound, v.FracBits)
+	}
+	for i, r := range v.Prep {
+		for s, size := range map[string]int{r.Nonce: 16, r.Rand: len(r.Rand) / 2, v.VerifyKey: len(r.Rand) / 2 / seedCount} {
+			if s != hex.EncodeToString(sequence(size)) {
+				t.Errorf("%s: a random string is not 0, 1, …: %s", name, s)
+			}
+		}
+		for j, x := range r.Measurement {
+			if (x == 1) != (j == i) || x != 0 && x != 1 {
+				t.Errorf("%s: report %d is of another vector", name, i)
+			}
+		}
+		line := func(what, message string) {
+			messages = append(messages, []string{fmt.Sprint("report ", i, " ", what), message})
+		}
+		line("public share", r.PublicShare)
+		line("input share 0", r.InputShares[0])
+		line("input share 1", r.InputShares[1])
+		line("prep share 0", r.PrepShares[0][0])
+		line("prep share 1", r.PrepShares[0][1])
+		line("prep message", r.PrepMessages[0])
+		line("out share 0", strings.Join(r.OutShares[0], ""))
+		line("out share 1", strings.Join(r.OutShares[1], ""))
+	}
+	return row, append(messages, []string{"sum 0", v.AggShares[0]}, []string{"sum 1", v.AggShares[1]})
+}
+
+// TestVectorFiles compares every message with those of the draft's own files; see
+// testdata/third_party/README.md.
+func TestVectorFiles(t *testing.T) {
+	files, err := filepath.Glob("testdata/third_party/*.json.gz")
+	if err != nil || len(files) != 8 {
+		t.Fatalf("%d files: %v", len(files), err)
+	}
+	for _, file := range files {
+		f, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		z, err := gzip.NewReader(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := io.ReadAll(z)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimSuffix(filepath.Base(file), ".json.gz")
+		row, messages := readVector(t, name, raw)
+		if len(messages) != 18 {
+			t.Errorf("%s: %d messages", name, len(messages))
+		}
+		t.Run(name, func(t *testing.T) { testVector(t, row, messages, hex.EncodeToString) })
 	}
 }
