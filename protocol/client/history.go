@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/protocol/mechanism"
 )
 
 // History is the record of one client's reports, as far as it limits further reports.
@@ -31,6 +32,16 @@ func (h *History) Of(task [32]byte) *Spent {
 		}
 	}
 	return nil
+}
+
+// Messages returns the number of messages that were charged, in all tasks.
+func (h *History) Messages() (n int64) {
+	for _, s := range h.Tasks {
+		for _, c := range s.Charges {
+			n += c.Times
+		}
+	}
+	return n
 }
 
 // Decide records that a round was decided, whatever the decision was.
@@ -72,7 +83,7 @@ func (s *Spent) local() float64 {
 	var sum float64
 	for _, c := range s.Charges {
 		r := c.Event.(dp.Round)
-		if r.Report.Class == dp.Gaussian {
+		if !r.Report.Class.LDP() {
 			return math.Inf(1)
 		}
 		sum += float64(c.Times) * r.Report.Eps0
@@ -92,7 +103,8 @@ type Counter struct {
 // counterLimit bounds the number of cached answers.
 const counterLimit = 1 << 16
 
-// eps returns the ε of one task at delta; +Inf if the tails use up delta.
+// eps returns the ε of one task at delta; +Inf if the tails use up delta, or if the ε is above the
+// largest for which the tails of a sum with proofs hold.
 func (c *Counter) eps(s *Spent, delta float64) (float64, error) {
 	if len(s.Charges) == 0 {
 		return 0, nil
@@ -103,9 +115,13 @@ func (c *Counter) eps(s *Spent, delta float64) (float64, error) {
 	}
 	key := fmt.Sprint(rest)
 	events := make(dp.Sequence, 0, len(s.Charges))
+	most := math.Inf(1)
 	for _, r := range s.Charges {
 		key += fmt.Sprintf(" %d×%+v", r.Times, r.Event)
 		events = append(events, r)
+		if r.Event.(dp.Round).Report.Class == dp.GaussianSum {
+			most = mechanism.MostEps
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,6 +134,9 @@ func (c *Counter) eps(s *Spent, delta float64) (float64, error) {
 	}
 	if b.Kind != dp.Upper || b.Adjacency != dp.ReplaceOne || math.IsNaN(b.Eps) {
 		return 0, fmt.Errorf("client: the accountant's answer is a %s bound, %v", b.Kind, b.Guarantee)
+	}
+	if b.Eps > most {
+		b.Eps = math.Inf(1)
 	}
 	if c.known == nil || len(c.known) >= counterLimit {
 		c.known = map[string]float64{}
@@ -175,4 +194,41 @@ func (t *Terms) Afford(h *History, c *Counter) *Refused {
 		return Refuse(CauseBudget, "the sum of eps0 would be %.4g, above %.4g", local, p.MaxLocalEps)
 	}
 	return nil
+}
+
+// Cost is what a client's messages have cost so far.
+type Cost struct {
+	Eps      float64 // as MaxEps counts it, at the policy's Delta; +Inf if there is no bound
+	LocalEps float64 // the sum of ε₀, without a shuffler; +Inf if a message has none
+	Messages int64
+	Tasks    int64
+}
+
+// Cost returns what the history has cost, counted as Afford counts it: of several tasks each with the
+// most that it may cost.
+func (p Policy) Cost(h *History, c *Counter) (Cost, error) {
+	p = p.withDefaults()
+	out := Cost{Messages: h.Messages(), Tasks: int64(len(h.Tasks))}
+	delta := p.Delta / float64(max(p.MaxTasks, int64(len(h.Tasks))))
+	for _, s := range h.Tasks {
+		eps, err := c.eps(s, delta)
+		if err != nil {
+			return Cost{}, err
+		}
+		if len(h.Tasks) > 1 {
+			eps = max(eps, p.MaxTaskEps)
+		}
+		out.Eps = upSum(out.Eps, eps)
+		out.LocalEps += s.local()
+	}
+	return out, nil
+}
+
+// upSum adds, rounded up.
+func upSum(a, b float64) float64 {
+	sum := a + b
+	if a == 0 || b == 0 || math.IsInf(sum, 1) {
+		return sum
+	}
+	return math.Nextafter(sum, math.Inf(1))
 }

@@ -2,10 +2,10 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
@@ -40,14 +40,36 @@ type Policy struct {
 	// refused.
 	MaxLocalEps float64
 	// MinReports is the least number of reports among which the client's report must be: it
-	// refuses rounds that may be opened with fewer. Required.
+	// refuses rounds that may be opened with fewer. Required. Noise that aggregators add hides a
+	// client in any crowd; the number is asked for all the same.
 	MinReports int64
 	// Colluders is the number of a round's clients that are assumed to collude with whoever
-	// reads the reports; they hide nobody.
+	// reads the reports; they hide nobody. Noise that aggregators add does not need others.
 	Colluders int64
 	// Trusts and Randomizers list what is allowed; empty: everything.
 	Trusts      []dp.Trust
 	Randomizers []string
+	// Measure lists the kinds of questions that are answered, such as histogram; empty: all kinds,
+	// NoQuestions alone: none. It says nothing about tasks that train a model.
+	Measure []string
+	// Suite is the suite of all keys that this client's reports and sessions are sealed to, such
+	// as wire.X25519MLKEM768, which a quantum computer does not open either; 0: any.
+	Suite wire.Suite
+	// NoiseBy lists who may add the noise of a vector sum; empty: clients or aggregators. It says
+	// nothing about other tasks.
+	NoiseBy []vecsum.NoiseBy
+	// RequireProofs refuses vector sums whose reports carry no proof of their norm, so that liars
+	// can spoil them.
+	RequireProofs bool
+	// RequireTokens refuses tasks whose messages carry no tokens of the registrar, so that whoever
+	// runs the shuffler can stuff their rounds. It says nothing about trust local.
+	RequireTokens bool
+	// RequireReceipts refuses tasks whose messages carry no receipts, so that a client cannot see
+	// whether its report was counted.
+	RequireReceipts bool
+	// Count demands that the shuffler tells how many messages it has taken from this client, so
+	// that a ledger that was cut or restored is noticed.
+	Count bool
 	// MaxModelBytes is the largest model that is downloaded; 0: 64 MiB.
 	MaxModelBytes int64
 	// MaxRound is the longest time until a deadline; 0: a day.
@@ -109,12 +131,22 @@ func (p Policy) Check() (Policy, error) {
 		return p, fmt.Errorf("client: policy: smallest crowd of %d reports must be at least 1", p.MinReports)
 	case p.Colluders < 0 || p.Colluders >= p.MinReports:
 		return p, fmt.Errorf("client: policy: %d colluders must be fewer than the smallest crowd of %d", p.Colluders, p.MinReports)
+	case p.Suite != 0 && p.Suite != wire.X25519 && p.Suite != wire.X25519MLKEM768:
+		return p, fmt.Errorf("client: policy: unknown suite %d", p.Suite)
 	case p.MaxModelBytes < 0 || p.MaxRound < 0 || p.Skew < 0 || p.MaxWork < 0:
 		return p, fmt.Errorf("client: policy: sizes and times must not be negative")
 	}
 	for _, t := range p.Trusts {
 		if !t.Is(dp.InEvents) {
 			return p, fmt.Errorf("client: policy: unknown trust %q", t)
+		}
+	}
+	if err := p.checkMeasure(); err != nil {
+		return p, err
+	}
+	for _, by := range p.NoiseBy {
+		if by != vecsum.ByClients && by != vecsum.ByAggregators {
+			return p, fmt.Errorf("client: policy: noise by %q must be by %s or %s", by, vecsum.ByClients, vecsum.ByAggregators)
 		}
 	}
 	return p, nil
@@ -156,40 +188,35 @@ func (t *Terms) agree(ctx context.Context) *Refused {
 	switch {
 	case len(p.Trusts) > 0 && !slices.Contains(p.Trusts, task.Trust):
 		return Refuse(CausePolicy, "trust %s is not allowed", task.Trust)
+	case p.RequireTokens && task.Tokens == (wire.Tokens{}) && !task.Trust.Is(dp.Alone):
+		return Refuse(CausePolicy, "its messages carry no tokens: whoever runs the shuffler can stuff its rounds")
+	case p.RequireReceipts && !task.Receipts:
+		return Refuse(CausePolicy, "its messages carry no receipts: nobody would see that a report was dropped")
 	case len(p.Randomizers) > 0 && !slices.Contains(p.Randomizers, w.Name):
 		return Refuse(CausePolicy, "randomizer %q is not allowed", w.Name)
+	case !p.answers(Question(task)):
+		return Refuse(CausePolicy, "a question (%s), answered are: %s", Question(task), strings.Join(p.Measure, ", "))
 	case task.MinReports < p.MinReports:
 		return Refuse(CausePolicy, "n-min = %d is below %d", task.MinReports, p.MinReports)
-	case w.Dim < 1 || w.Dim > p.MaxModelBytes/4:
-		return Refuse(CausePolicy, "a model of %d parameters is above %d bytes", w.Dim, p.MaxModelBytes)
+	case min(w.Dim, task.Parameters()) < 1 || max(w.Dim, task.Parameters()) > p.MaxModelBytes/4:
+		return Refuse(CausePolicy, "a model of %d parameters is above %d bytes", max(w.Dim, task.Parameters()), p.MaxModelBytes)
 	}
 	var err error
 	if t.Mechanism, err = mechanism.New(w); err != nil {
 		return Refuse(CauseMechanism, "%v", err)
 	}
 	report := t.Mechanism.Event()
-	sum, summed := t.Mechanism.(*mechanism.VectorSum)
 	// A sum's single reports promise nothing, and the policy counts only their sum as seen.
 	// In all other modes each report carries its own promise.
-	if summed != task.Trust.Is(dp.SumsOnly) || summed != (report.Class == dp.Gaussian) {
+	if class, summed := sumClass(t.Mechanism); summed != task.Trust.Is(dp.SumsOnly) || summed != !report.Class.LDP() || summed && report.Class != class {
 		return Refuse(CauseMechanism, "%s is not for trust %s", t.Mechanism.Facts().Name, task.Trust)
 	}
 	crowd := task.MinReports - p.Colluders
-	if summed {
-		if task.PerClient() > 1 {
-			return Refuse(CauseTask, "%d messages of each client of a sum", task.PerClient())
-		}
-		if dp.CheckDelta(task.Delta) != nil || task.Rounds < 1 {
-			return Refuse(CauseTask, "delta = %v, %d rounds", task.Delta, task.Rounds)
-		}
-		if r := t.agreeSum(ctx, sum.Params); r != nil {
+	if task.Trust.Is(dp.SumsOnly) {
+		var r *Refused
+		if crowd, r = t.agreeSum(ctx); r != nil {
 			return r
 		}
-		crowd = task.MinReports // agreeSum counts colluders among the clients that are not honest
-		// CheckSigma divides δ among the task's rounds. A client cannot tell which rounds
-		// were void, and may report in all that are announced.
-		announced := max(1, float64(task.LastRound())/float64(task.Rounds))
-		t.Tail = vecsum.TailShare * task.Delta * announced * (1 + 0x1p-49)
 	} else if m := task.PerClient(); !(dp.TimesUp(report.Eps0, m) <= p.MaxEps0) {
 		return Refuse(CausePolicy, "reports with eps0 = %v (messages: %d) are above %v", dp.TimesUp(report.Eps0, m), m, p.MaxEps0)
 	}
@@ -211,35 +238,13 @@ func (t *Terms) agree(ctx context.Context) *Refused {
 	if t.part, t.share, err = mechanism.ContentSizes(t.Mechanism); err != nil {
 		return Refuse(CauseMechanism, "%v", err)
 	}
+	attached := task.Attachments()
+	t.part, t.share = attached.Size(t.part), attached.Size(t.share)
 	return nil
 }
 
 // seedSpeed is the number of values of seeds that a slow processor expands in a second.
 const seedSpeed = 5e7
-
-// agreeSum checks that every opened sum contains the noise that the task claims, in spite of
-// colluders.
-func (t *Terms) agreeSum(ctx context.Context, s vecsum.Params) *Refused {
-	p, task := t.Policy, t.Task
-	if s.MinUsers > task.MinReports {
-		return Refuse(CauseTask, "noise is counted on for %d clients, rounds are opened with %d", s.MinUsers, task.MinReports)
-	}
-	honest := s.Honest
-	if honest == 0 {
-		honest = 1
-	}
-	if !(honest*float64(s.MinUsers) <= float64(s.MinUsers-p.Colluders)) {
-		return Refuse(CausePolicy, "noise of a share %v of %d clients leaves no room for %d colluders", honest, s.MinUsers, p.Colluders)
-	}
-	ctx, cancel := context.WithTimeout(ctx, p.MaxWork)
-	defer cancel()
-	if err := mechanism.CheckSigma(ctx, task.Mechanism, task.Delta, task.Rounds); errors.Is(err, context.DeadlineExceeded) {
-		return Refuse(CausePolicy, "what its noise is worth takes more than %v to check", p.MaxWork)
-	} else if err != nil {
-		return Refuse(CauseMechanism, "%v", err)
-	}
-	return nil
-}
 
 // Admit checks an announcement against the task, the enrolment and the clock; the caller has
 // checked the announcement's signature. It does not use the client's history. The error is a
@@ -264,6 +269,10 @@ func (t *Terms) admit(ann wire.Announcement, e wire.Enrolment, now time.Time) *R
 		return Refuse(CauseTask, "%d messages, the task has %d", ann.PerClient(), task.PerClient())
 	case ann.MinReports != task.MinReports:
 		return Refuse(CauseTask, "n-min = %d, the task has %d", ann.MinReports, task.MinReports)
+	case ann.MinClients != task.MinClients:
+		return Refuse(CauseTask, "counts on %d clients, the task on %d", ann.MinClients, task.MinClients)
+	case ann.Population < task.MinClients:
+		return Refuse(CauseTask, "n = %d, the task counts on %d", ann.Population, task.MinClients)
 	case ann.Round > task.LastRound():
 		return Refuse(CauseTask, "the task has %d rounds, and none after %d", task.Rounds, task.LastRound())
 
@@ -297,8 +306,11 @@ func (t *Terms) admitKeys(ann wire.Announcement, e wire.Enrolment, now time.Time
 	if err := ann.Coordinator.Valid(now); err != nil {
 		return Refuse(CauseKey, "coordinator: %v", err)
 	}
-	if _, err := e.ShufflerKey(now); err != nil {
+	if _, err := t.Policy.ShufflerKey(e, now); err != nil {
 		return Refuse(CauseKey, "%v", err)
+	}
+	if !t.Policy.takes(ann.Coordinator) {
+		return Refuse(CauseKey, "the coordinator's key has suite %d, want %d", ann.Coordinator.Suite, t.Policy.Suite)
 	}
 	part, err := envelope.PartSize(ann.Coordinator.Suite, t.part)
 	if err != nil {
@@ -308,6 +320,9 @@ func (t *Terms) admitKeys(ann wire.Announcement, e wire.Enrolment, now time.Time
 	if t.share > 0 {
 		if err := ann.Aggregator.Valid(now); err != nil {
 			return Refuse(CauseKey, "aggregator: %v", err)
+		}
+		if !t.Policy.takes(ann.Aggregator) {
+			return Refuse(CauseKey, "the aggregator's key has suite %d, want %d", ann.Aggregator.Suite, t.Policy.Suite)
 		}
 		same := func(k wire.Key) bool {
 			return k.Suite == ann.Aggregator.Suite && k.Expires == ann.Aggregator.Expires && slices.Equal(k.Public, ann.Aggregator.Public)
@@ -325,4 +340,20 @@ func (t *Terms) admitKeys(ann wire.Announcement, e wire.Enrolment, now time.Time
 		return Refuse(CauseTask, "parts of %d and %d bytes, they have %d and %d", ann.ReportBytes, ann.ShareBytes, part, share)
 	}
 	return nil
+}
+
+// takes says whether something may be sealed to a key of that suite.
+func (p Policy) takes(k wire.Key) bool { return p.Suite == 0 || k.Suite == p.Suite }
+
+// ShufflerKey returns the key of an enrolment that the client seals to: the first that is valid
+// and has the policy's suite.
+func (p Policy) ShufflerKey(e wire.Enrolment, now time.Time) (wire.Key, error) {
+	if p.Suite == 0 {
+		return e.ShufflerKey(now)
+	}
+	all := len(e.Shuffler)
+	if e.Shuffler = slices.DeleteFunc(slices.Clone(e.Shuffler), func(k wire.Key) bool { return !p.takes(k) }); len(e.Shuffler) == 0 {
+		return wire.Key{}, fmt.Errorf("none of the shuffler's %d keys has suite %d", all, p.Suite)
+	}
+	return e.ShufflerKey(now)
 }

@@ -20,6 +20,8 @@ const (
 	CausePolicy     Cause = "policy"     // not allowed by this client's policy
 	CauseBudget     Cause = "budget"     // would exceed the client's budget
 	CauseSource     Cause = "source"     // no data for this task
+	CauseLedger     Cause = "ledger"     // a ledger is shorter than it was, or another one: the coordinator's, or the client's own
+	CauseTokens     Cause = "tokens"     // there are no tokens for this client, or none for this round
 	CauseSession    Cause = "session"    // the shuffler gave no session that lasts for the round
 )
 

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/protocol/ledger"
@@ -32,6 +33,9 @@ func (c *Coordinator) cost(b wire.RoundClosed) (entry ledger.Entry, charged bool
 	case dp.Sampled:
 		limit = c.config.Sample
 	case dp.Once:
+		if c.config.MinClients > 0 {
+			break // blocks are those of the roster at the epoch's begin, which was another one
+		}
 		_, block := c.config.Blocks.Of(b.Round)
 		from, to := c.config.Blocks.Range(block)
 		limit = to - from
@@ -46,7 +50,8 @@ func (c *Coordinator) cost(b wire.RoundClosed) (entry ledger.Entry, charged bool
 // event returns the cost of a round with k reports. Given k, the participants are a uniform
 // k-subset of the population, however they were chosen, if coins and drop-outs are
 // independent of the data and alike for all clients. If some clients drop out more often than
-// others, the rest have a larger chance than k/n, and the charge is too small for them.
+// others, the rest have a larger chance than k/n, and the charge is too small for them; hence
+// Config.Declinable.
 // Whether a round is void depends on k alone and changes nothing.
 //
 // With dp.Once a client is in one block of an epoch. The epoch's first round pays for all its
@@ -64,15 +69,36 @@ func (c *Coordinator) event(k int64) (dp.Round, error) {
 		Report: c.config.Report, Trust: c.config.Trust, Participation: c.config.Participation,
 		Population: c.config.Population, Reports: k, Realised: true,
 	}
+	if e.Report.Class == dp.GaussianSum && e.Participation == dp.All {
+		// The noise does not depend on who is there, and who kept others away knows that this client
+		// is. So drop-outs are no chance.
+		e.Population = k
+		return e, nil
+	}
+	if c.config.Tokens && !c.config.Trust.Is(dp.Alone) {
+		// Whoever runs the shuffler may have stuffed the batch. Only tokens tell, after it was opened.
+		e.Reports = min(k, c.config.MinReports) - c.config.Fewer()
+		e.Participation, e.Population = dp.All, e.Reports
+		return e, nil
+	}
+	if c.config.MinClients > 0 {
+		e.Population = c.config.MinClients // not n, which may follow from what was released: rosters.md
+	}
+	if e.Report.Class == dp.GaussianSum {
+		// The draw and the coins are a chance that lowers the cost, drop-outs are not: somebody may
+		// choose who stays away. So a round is charged for the reports that it would have had.
+		e.Reports = max(k, c.config.Sample, int64(math.Ceil(c.config.Gamma*float64(e.Population))))
+	}
 	if h := c.config.Honest; h > 0 && h < 1 {
 		e.Population = int64(h * float64(e.Population))
 	}
-	if c.config.Messages > 1 || k > e.Population {
+	if c.config.Messages > 1 || e.Reports > e.Population || c.config.Declinable && k < c.asked() {
 		// The random choice of participants lowers no cost. The messages of a client come or
 		// stay away together, so charging a subsampled round for each would be too little
 		// (messages.md). And dishonest clients may choose to take part in exactly those rounds
-		// in which a certain client does.
-		e.Participation, e.Population = dp.All, k
+		// in which a certain client does. Of clients who decline, k/n says nothing: where a few
+		// always answer and all others never do, those few are in the round for certain.
+		e.Participation, e.Population, e.Reports = dp.All, k, k
 	}
 	if c.config.Colluders > 0 {
 		// It is not known how many of the k are honest. If more are, a client is hidden better
@@ -85,6 +111,17 @@ func (c *Coordinator) event(k int64) (dp.Round, error) {
 		e.Participation = dp.CheckIn
 	}
 	return e, nil
+}
+
+// asked returns the number of clients that are asked for a report; 0 if their coins decide.
+func (c *Coordinator) asked() int64 {
+	switch c.config.Participation {
+	case dp.All:
+		return c.config.Population
+	case dp.Sampled:
+		return c.config.Sample
+	}
+	return 0
 }
 
 // Planned returns the charge for the coming round if the reports of k clients come. charged is

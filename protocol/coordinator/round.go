@@ -4,6 +4,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -32,27 +33,50 @@ type Ledger interface {
 // Nothing was charged for it.
 var ErrBatch = errors.New("coordinator: not a batch of the announced round")
 
+// Learner is what rounds' estimates become: an optimiser's model, or the answer to a question.
+// *optimize.Optimizer is one.
+type Learner interface {
+	Point() []float64 // the parameters that the next round publishes; never changed
+	// Step takes the estimated mean of a round's reports.
+	Step(mean []float64) error
+	Model(dst []float64) // writes the parameters to release
+	State() optimize.State
+	Restore(optimize.State) error
+}
+
+// counting is a Learner that wants the number of summed reports, too. It gets means as they were
+// estimated, however long they are: the law of their errors is known for these only.
+type counting interface {
+	StepOf(mean []float64, reports int64) error
+}
+
 // Config describes a task. Sample, Gamma and Blocks are required by one Participation each.
-// Messages, Colluders and Honest are optional, and so is Report if the ledger is
+// Messages, Colluders, Honest and Declinable are optional, and so is Report if the ledger is
 // ledger.Unprotected. All other fields are required.
 type Config struct {
 	Task          [32]byte
-	Optimizer     *optimize.Optimizer
+	Optimizer     Learner
 	Mechanism     randomizer.Mechanism
 	Report        dp.Report // the Event of Mechanism, the promise of one report
 	Ledger        Ledger
 	Trust         dp.Trust
 	Participation dp.Participation
 	Population    int64 // n, including Colluders
-	Sample        int64
-	Gamma         float64
-	Blocks        schedule.Blocks // for dp.Once: each client once in every epoch
-	MinReports    int64           // the fewest clients of a round
+	// MinClients is the number of clients by which every round of the task is charged, whatever n
+	// it has, if the roster may change: rosters.md. 0: each round is charged by its own n.
+	MinClients int64
+	Sample     int64
+	Gamma      float64
+	Blocks     schedule.Blocks // for dp.Once: each client once in every epoch
+	MinReports int64           // the fewest clients of a round
 	// Messages is the number of messages that each client sends in a round, at most
 	// wire.MaxMessages; 0 means one. With more than one a round is charged as that many rounds
 	// of all its clients: the random choice of participants then lowers no cost (messages.md).
 	Messages int64
 	Clip     float64
+	// ModelDim is the number of published parameters, if it is another than the mechanism's
+	// dimension; 0: it is not.
+	ModelDim int64
 	// Colluders is the number of a round's reports that are assumed to be from clients that
 	// collude with an observer; they hide nobody. A round is then charged as a round of all its
 	// other reports: the random choice of participants then lowers no cost.
@@ -61,6 +85,15 @@ type Config struct {
 	// means 1. The other clients choose freely when they take part, so the charge counts on a
 	// random choice among Honest·Population clients only.
 	Honest float64
+	// Tokens says that only messages with a token of their own count. How many do is not known
+	// when a round is charged, because it shows only when the batch is opened: a round is charged
+	// as one of MinReports clients, fewer give no step, and the random choice of participants
+	// lowers no cost (tokens.md).
+	Tokens bool
+	// Declinable says that clients decide whether they take part, as they do of a question, which
+	// their policies may refuse. Who stays away is then no chance: a round of fewer reports than were
+	// asked for is charged as if only those who reported had been asked.
+	Declinable bool
 }
 
 // Fewer returns the number of a round's reports that are charged as hiding nobody: those of the
@@ -99,8 +132,8 @@ func New(c Config) (*Coordinator, error) {
 	if c.Optimizer == nil || c.Mechanism == nil || c.Ledger == nil {
 		return nil, errors.New("coordinator: optimizer, mechanism and ledger are required")
 	}
-	if d := len(c.Optimizer.Point()); d != c.Mechanism.Facts().Dim {
-		return nil, fmt.Errorf("coordinator: the model has %d parameters, the mechanism %d", d, c.Mechanism.Facts().Dim)
+	if d, want := int64(len(c.Optimizer.Point())), cmp.Or(c.ModelDim, int64(c.Mechanism.Facts().Dim)); d != want {
+		return nil, fmt.Errorf("coordinator: the model has %d parameters, want %d", d, want)
 	}
 	if err := c.checkPromise(); err != nil {
 		return nil, err
@@ -119,6 +152,9 @@ func New(c Config) (*Coordinator, error) {
 	}
 	if c.Population < 1 || c.MinReports < 1 || c.MinReports > c.Population {
 		return nil, fmt.Errorf("coordinator: n-min = %d must lie between 1 and n = %d", c.MinReports, c.Population)
+	}
+	if c.MinClients != 0 && (c.MinClients < c.MinReports || c.MinClients > c.Population) {
+		return nil, fmt.Errorf("coordinator: min-clients = %d must lie between n-min = %d and n = %d", c.MinClients, c.MinReports, c.Population)
 	}
 	switch c.Participation {
 	case dp.All:
@@ -140,7 +176,7 @@ func New(c Config) (*Coordinator, error) {
 	default:
 		return nil, fmt.Errorf("coordinator: participation %q cannot be run", c.Participation)
 	}
-	co := &Coordinator{config: c, mean: make([]float64, c.Mechanism.Facts().Dim), Parameters: make([]float32, c.Mechanism.Facts().Dim)}
+	co := &Coordinator{config: c, mean: make([]float64, c.Mechanism.Facts().Dim), Parameters: make([]float32, len(c.Optimizer.Point()))}
 	co.publish()
 	return co, nil
 }
@@ -180,7 +216,7 @@ func (c *Coordinator) Announce() wire.Announcement {
 		Task: c.config.Task, Round: c.Round + 1, Trust: c.config.Trust,
 		Participation: c.config.Participation, Population: c.config.Population,
 		Sample: c.config.Sample, Gamma: c.config.Gamma, MinReports: c.config.MinReports,
-		PerEpoch: c.config.Blocks.PerEpoch, Messages: c.config.Messages,
+		PerEpoch: c.config.Blocks.PerEpoch, Messages: c.config.Messages, MinClients: c.config.MinClients,
 		Randomizer: c.config.Mechanism.Facts().Name, Eps0: c.config.Report.Eps0, Sigma: c.config.Report.Sigma, Clip: c.config.Clip,
 	}
 	h.Sum(a.ModelDigest[:0])
@@ -236,7 +272,8 @@ func (c *Coordinator) TakeBack(before optimize.State) error {
 
 // shorten limits the length of a mean. The mean of n honest reports is within the limit, but
 // for a chance of 1e-9. A longer one is shortened to the limit, so liars cannot move the model
-// far in one step. It uses the mean only, so it costs no privacy.
+// far in one step; a counting learner gets it as it is. It uses the mean only, so it costs no
+// privacy.
 func (c *Coordinator) shorten(n int64) {
 	c.Shortened = false
 	var square float64
@@ -248,6 +285,9 @@ func (c *Coordinator) shorten(n int64) {
 		return
 	}
 	c.Shortened = true
+	if _, ok := c.config.Optimizer.(counting); ok {
+		return
+	}
 	for j := range c.mean {
 		c.mean[j] *= most / length
 	}
@@ -280,7 +320,7 @@ func (c *Coordinator) End(tallies ...*Tally) (accepted, rejected int64, err erro
 		}
 		c.config.Mechanism.Estimate(c.mean, sum, accepted)
 		c.shorten(accepted)
-		if err := c.config.Optimizer.Step(c.mean); err != nil {
+		if err := c.learn(accepted); err != nil {
 			return accepted, rejected, err
 		}
 		c.publish()
@@ -288,6 +328,26 @@ func (c *Coordinator) End(tallies ...*Tally) (accepted, rejected int64, err erro
 	c.Round, c.opened, c.batch = c.opened, 0, [32]byte{}
 	return accepted, rejected, nil
 }
+
+// learn takes the step with the mean of n messages.
+func (c *Coordinator) learn(n int64) error {
+	if l, ok := c.config.Optimizer.(counting); ok {
+		return l.StepOf(c.mean, n)
+	}
+	return c.config.Optimizer.Step(c.mean)
+}
+
+// Held says why the learner went back to an earlier state in the last round, in place of a step; ""
+// if it did not.
+func (c *Coordinator) Held() string {
+	if l, ok := c.config.Optimizer.(interface{ Held() string }); ok {
+		return l.Held()
+	}
+	return ""
+}
+
+// Dim returns the length of a report.
+func (c *Coordinator) Dim() int { return len(c.mean) }
 
 // Void ends a round that released nothing: no charge, no step. In trust modes in which
 // reports stand alone it is only for rounds without any report; others go to Receive.

@@ -35,6 +35,11 @@ type promised struct{ randomizer.Mechanism }
 
 func (promised) Event() dp.Report { return dp.Report{Class: dp.Generic, Eps0: 1} }
 
+// summed has reports without noise of their own.
+type summed struct{ randomizer.Mechanism }
+
+func (summed) Event() dp.Report { return dp.Report{Class: dp.GaussianSum, Sigma: 8} }
+
 func config(t *testing.T, l Ledger) Config {
 	t.Helper()
 	m, err := randomizer.NewPlain(randomizer.Config{Dim: 2, Radius: 1})
@@ -336,5 +341,63 @@ func TestColludersOfASumTakeNoiseAway(t *testing.T) {
 	c.Population, c.MinReports, c.Colluders, c.Honest = 100, 40, 20, .5
 	if _, err := New(c); err == nil {
 		t.Error("colluders as many as those whose noise is relied on are taken")
+	}
+}
+
+// Of a sum to which others add the noise, a round in which all are asked costs the same whoever
+// comes: who kept the others away knows that a certain client is there.
+func TestDropOutsOfASumAreNotCharged(t *testing.T) {
+	for _, tokens := range []bool{false, true} {
+		for _, honest := range []float64{0, .5} {
+			c := config(t, &book{})
+			c.Mechanism = summed{c.Mechanism}
+			c.Trust, c.Report, c.Population, c.MinReports, c.Honest, c.Tokens = dp.Distributed, summed{}.Event(), 1000, 2, honest, tokens
+			pure, err := New(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, k := range []int64{2, 3, 500, 999, 1000} {
+				entry, _, err := pure.Planned(k)
+				e := entry.Event
+				if err != nil || e.Participation != dp.All || e.Population != e.Reports || e.Report != c.Report {
+					t.Errorf("honest = %v: %d reports are charged as %+v, %v", honest, k, e, err)
+				}
+			}
+		}
+	}
+}
+
+// Where noise is the aggregators', a round that is drawn or of coins costs no less where fewer came.
+func TestDropOutsOfADrawnSumAreNotCredited(t *testing.T) {
+	for _, x := range []struct {
+		who                      dp.Participation
+		sample                   int64
+		gamma                    float64
+		minClients, colluders, k int64
+		reports, of              int64 // charged
+	}{
+		{dp.Sampled, 100, 0, 0, 0, 100, 100, 1000},
+		{dp.Sampled, 100, 0, 0, 0, 7, 100, 1000},
+		{dp.Sampled, 100, 0, 50, 0, 7, 7, 7}, // of fewer than were drawn: no chance
+		{dp.Sampled, 100, 0, 0, 1, 7, 6, 6},
+		{dp.CheckIn, 0, .1, 0, 0, 130, 130, 1000}, // more coins than expected
+		{dp.CheckIn, 0, .1, 0, 0, 7, 100, 1000},
+		{dp.CheckIn, 0, .0999, 0, 0, 7, 100, 1000}, // rounded up
+	} {
+		c := config(t, &book{})
+		c.Mechanism = summed{c.Mechanism}
+		c.Trust, c.Report, c.Population, c.MinReports = dp.Distributed, summed{}.Event(), 1000, 2
+		c.Participation, c.Sample, c.Gamma = x.who, x.sample, x.gamma
+		c.MinClients, c.Colluders = x.minClients, x.colluders
+		pure, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entry, _, err := pure.Planned(x.k)
+		e := entry.Event
+		all := x.reports == x.of
+		if err != nil || e.Reports != x.reports || e.Population != x.of || all != (e.Participation == dp.All) {
+			t.Errorf("%+v is charged as %+v, %v", x, e, err)
+		}
 	}
 }

@@ -90,7 +90,13 @@ func (b *Book) next(c Charge) (e wire.Entry, written bool, err error) {
 			ErrCharged, c.Task[:8], a.last.Round, c.Round)
 	}
 	entry := Entry{Round: c.Round, Event: c.Event, Times: c.Times}
-	if err := a.afford(entry); err != nil {
+	if c.Event.Report.Class == dp.GaussianSum {
+		err = a.config.sumsUpTo()
+	}
+	if err == nil {
+		err = a.afford(entry)
+	}
+	if err != nil {
 		return wire.Entry{}, false, fmt.Errorf("task %x: %w", c.Task[:8], err)
 	}
 	if err := b.tails(c.Task, a.config, false); err != nil {
@@ -216,4 +222,18 @@ func (b *Book) spentOn(task [32]byte) (dp.Bound, error) {
 		return dp.Bound{}, fmt.Errorf("ledger: task %x has no budget", task[:8])
 	}
 	return a.Spent()
+}
+
+// Head returns how far the book was written.
+func (b *Book) Head() wire.Head { return wire.Head{Entries: int64(len(b.entries)), Digest: b.head} }
+
+// Had says whether the book was written as far as h once: the entry h.Entries has its digest.
+func (b *Book) Had(h wire.Head) bool {
+	switch n := int64(len(b.entries)); {
+	case h.Entries < 0 || h.Entries > n:
+		return false
+	case h.Entries == n:
+		return h.Digest == b.head
+	}
+	return b.entries[h.Entries].Before == h.Digest
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/protocol/mechanism"
 )
 
 // adaptive is an accountant that can also bound rounds which were chosen after seeing what
@@ -29,6 +30,17 @@ type total struct {
 	charges int64
 	first   [32]byte // task of the first charge
 	several bool     // more than one task was charged
+	proved  bool     // a charge is of sums whose noise the aggregators add
+}
+
+// sumsUpTo refuses to charge a budget for sums whose noise the aggregators add if it has room for
+// an ε at which their tails do not hold. Where tasks are planned upon each other the budget is
+// the ε that is promised, however little of it is spent.
+func (c Config) sumsUpTo() error {
+	if !(c.MaxEps <= mechanism.MostEps) {
+		return fmt.Errorf("%w: sums with noise by aggregators are counted up to epsilon = %d, the budget is %g", ErrBudget, int(mechanism.MostEps), c.MaxEps)
+	}
+	return nil
 }
 
 // severalWith says whether more than one task is charged once this one is.
@@ -38,6 +50,11 @@ func (t *total) severalWith(task [32]byte) bool {
 
 // afford returns an error unless a task's entry fits the budget.
 func (t *total) afford(task [32]byte, e Entry) error {
+	if t.proved || e.Event.Report.Class == dp.GaussianSum {
+		if err := t.config.sumsUpTo(); err != nil {
+			return err
+		}
+	}
 	how := count{share: 1 - adaptiveShare}
 	if t.severalWith(task) {
 		how = count{adaptive: true, share: adaptiveShare}
@@ -63,6 +80,7 @@ func (t *total) record(task [32]byte, e Entry, n int64) {
 	if n < 1 {
 		return
 	}
+	t.proved = t.proved || e.Event.Report.Class == dp.GaussianSum
 	t.several = t.severalWith(task)
 	if t.charges == 0 {
 		t.first = task

@@ -25,6 +25,9 @@ func New(w wire.Mechanism) (randomizer.Randomizer, error) {
 	if w.Dim < 1 || w.Dim > maxDim {
 		return nil, fmt.Errorf("mechanism: dim = %d must lie between 1 and %d", w.Dim, maxDim)
 	}
+	if w.Sum.Ones < 0 || w.Sum.Ones > w.Dim {
+		return nil, fmt.Errorf("mechanism: ones = %d must lie between 0 and dim = %d", w.Sum.Ones, w.Dim)
+	}
 	if w.Bits < 0 || w.Bits > w.Dim {
 		return nil, fmt.Errorf("mechanism: bits = %d must lie between 0 and dim = %d", w.Bits, w.Dim)
 	}
@@ -41,12 +44,18 @@ func New(w wire.Mechanism) (randomizer.Randomizer, error) {
 	if w.Encoding != "" || len(w.Edges) != 0 || w.Height != 0 {
 		return nil, fmt.Errorf("mechanism: vector sum %q with encoding %q and %d edges", w.Name, w.Encoding, len(w.Edges))
 	}
+	if w.Name == aggregatedName {
+		return newProvedSum(w)
+	}
+	if s := w.Sum; s.NoiseBy != "" || s.Proofs != "" || s.Steps != 0 || s.Bound != 0 || s.Variance != 0 {
+		return nil, fmt.Errorf("mechanism: %q, noise by clients, with noise by %q and proofs %q", w.Name, s.NoiseBy, s.Proofs)
+	}
 	if w.Eps0 != 0 || w.Bits != 0 || noise != w.Sum.Noise {
 		return nil, fmt.Errorf("mechanism: %q with eps0 = %v, bits = %d, noise %q", w.Name, w.Eps0, w.Bits, w.Sum.Noise)
 	}
 	s := w.Sum
 	p := vecsum.Params{Users: s.Users, MinUsers: s.MinUsers, Honest: s.Honest, Dim: int(w.Dim), Radius: w.Clip,
-		Grid: s.Grid, Norm: s.Norm, Split: s.Split,
+		Grid: s.Grid, Norm: s.Norm, Split: s.Split, Ones: int(s.Ones),
 		Noise: vecsum.Noise{Kind: vecsum.NoiseKind(s.Noise), Bits: s.NoiseBits, P: s.NoiseP, Variance: s.NoiseVariance}}
 	return NewVectorSum(p, s.Sigma)
 }
@@ -94,12 +103,16 @@ func Describe(name string, c randomizer.Config, clipMode string) (wire.Mechanism
 const minVariance = 4
 
 // CheckSigma computes the σ of a client's noise over the rounds of a task
-// (vecsum.Params.Sigma) and refuses a description that claims a larger one. It takes up to
+// (vecsum.Params.Sigma), or of each aggregator's noise (vecsum.Aggregated.Sigma), and refuses a
+// description that claims a larger one. It takes up to
 // seconds, and for some descriptions minutes; it returns ctx's error when ctx ends.
 func CheckSigma(ctx context.Context, w wire.Mechanism, delta float64, rounds int64) error {
 	m, err := New(w)
 	if err != nil {
 		return err
+	}
+	if a, ok := m.(*AggregatedSum); ok {
+		return a.checkSigma(delta, rounds)
 	}
 	v, ok := m.(*VectorSum)
 	if !ok {
@@ -126,7 +139,7 @@ func CheckSigma(ctx context.Context, w wire.Mechanism, delta float64, rounds int
 func (m *VectorSum) Describe() wire.Mechanism {
 	p := m.Params
 	return wire.Mechanism{Name: m.Facts().Name, Dim: int64(p.Dim), Clip: p.Radius, ClipMode: "norm", Sum: wire.Sum{
-		Users: p.Users, MinUsers: p.MinUsers, Honest: p.Honest, Grid: p.Grid, Norm: p.Norm, Split: p.Split,
+		Users: p.Users, MinUsers: p.MinUsers, Honest: p.Honest, Grid: p.Grid, Norm: p.Norm, Split: p.Split, Ones: int64(p.Ones),
 		Noise: string(p.Noise.Kind), NoiseBits: p.Noise.Bits, NoiseP: p.Noise.P, NoiseVariance: p.Noise.Variance,
 		Sigma: m.promise.Sigma}}
 }

@@ -208,3 +208,93 @@ func TestInputsOfTheWrongLengthPanic(t *testing.T) {
 		}
 	}
 }
+
+// Both kinds of sums count ones, and are described with them.
+func TestOnesAreDescribed(t *testing.T) {
+	const n, d, m = 40, 12, 3
+	p, err := vecsum.Tight(vecsum.Target{Sigma: .05, Delta: 1e-5, Users: n, Dim: d, Ones: m, Rounds: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sigma, _, err := p.Sigma(t.Context(), 1e-5, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients, err := NewVectorSum(p, sigma)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := vecsum.NewAggregatedOnes(n, d, m, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sigma, _, err = a.Sigma(10); err != nil {
+		t.Fatal(err)
+	}
+	aggregators, err := NewAggregatedSum(a, sigma, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range []wire.Mechanism{clients.Describe(), aggregators.Describe()} {
+		if err := CheckSigma(t.Context(), w, 1e-5, 10); err != nil || w.Sum.Ones != m || w.Clip != math.Sqrt(m) {
+			t.Errorf("%+v: %v", w, err)
+		}
+		built, err := New(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, ok := built.(interface{ Describe() wire.Mechanism }); !ok || !reflect.DeepEqual(d.Describe(), w) {
+			t.Errorf("%+v came back as %+v", w, d.Describe())
+		}
+		// Inputs that are not zeros and ones are sent as zeros, and reports are valid all the same.
+		exact, ok := built.(randomizer.Mechanism), false
+		if v, is := built.(*VectorSum); is {
+			exact = Rounding{v}
+		}
+		r := exact.NewReport()
+		for _, x := range [][]float32{{11: .5}, {11: float32(math.NaN())}, {1, 1, 1, 1, 11: 0}, {11: 1}} {
+			exact.Randomize(rng.Replay(1), x, r)
+			if ok = r.Value[11] != 0; exact.Check(r) != nil || ok != (x[11] == 1) {
+				t.Errorf("%v is sent as %v: %v", x, r.Value, exact.Check(r))
+			}
+			for j, c := range r.Value[:11] {
+				if c != 0 {
+					t.Errorf("%v is sent with %d at %d", x, c, j)
+				}
+			}
+		}
+		for want, change := range map[string]func(*wire.Mechanism){
+			"ones = 13":              func(m *wire.Mechanism) { m.Sum.Ones = 13 },
+			"ones = -1":              func(m *wire.Mechanism) { m.Sum.Ones = -1 },
+			"radius":                 func(m *wire.Mechanism) { m.Clip = 1 },
+			"is not a vector sum bu": func(m *wire.Mechanism) { m.Name = "privunit" },
+		} {
+			bad := w
+			change(&bad)
+			if _, err := New(bad); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("error %v, want %q", err, want)
+			}
+		}
+		// More ones need more noise. So do vectors of the ball where a one is not the whole grid.
+		for ones := int64(0); ones <= d; ones++ {
+			bad := w
+			if bad.Sum.Ones, bad.Clip = ones, math.Sqrt(float64(ones)); ones == 0 {
+				bad.Clip = math.Sqrt(m)
+				if bad.Sum.NoiseBy == "" {
+					bad.Sum.Norm = vecsum.Norm(d, bad.Sum.Grid, vecsum.NormBeta)
+				} else {
+					bad.Sum.Bound += 2 // √d/2
+				}
+			} else if bad.Sum.NoiseBy != "" {
+				bad.Sum.Bound *= 4
+			}
+			err := CheckSigma(t.Context(), bad, 1e-5, 10)
+			if good := ones > 0 && ones <= m || ones == 0 && bad.Sum.NoiseBy == ""; good != (err == nil) {
+				t.Errorf("%d ones, noise for %d: %v", ones, m, err)
+			}
+			if ones == 0 && bad.Sum.NoiseBy != "" && (err == nil || !strings.Contains(err.Error(), "the task claims")) {
+				t.Errorf("vectors with noise for counts: %v", err)
+			}
+		}
+	}
+}

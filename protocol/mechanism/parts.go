@@ -20,6 +20,9 @@ func (m *VectorSum) Shares(announcement [32]byte) (*vecsum.Shares, error) {
 // a vector sum, one for the aggregator; otherwise share is empty. The sizes are those of
 // ContentSizes, whatever the report. src hides the counts of a sum from each of the two.
 func Contents(src rng.Source, m randomizer.Mechanism, announcement [32]byte, r *randomizer.Report) (part, share []byte, err error) {
+	if a, ok := m.(*AggregatedSum); ok {
+		return a.contents(src, announcement, r)
+	}
 	v, ok := m.(*VectorSum)
 	if !ok {
 		part, err = randomizer.AppendReport(nil, randomizer.ForRound(m, announcement), r)
@@ -45,6 +48,14 @@ func Contents(src rng.Source, m randomizer.Mechanism, announcement [32]byte, r *
 
 // ContentSizes returns the sizes of the results of Contents.
 func ContentSizes(m randomizer.Mechanism) (part, share int64, err error) {
+	if a, ok := m.(*AggregatedSum); ok {
+		p, err := a.Proved([32]byte{})
+		if err != nil {
+			return 0, 0, err
+		}
+		aggregator, coordinator := p.Sizes()
+		return int64(coordinator), int64(aggregator), nil
+	}
 	v, ok := m.(*VectorSum)
 	if !ok {
 		return int64(randomizer.ForRound(m, [32]byte{}).Facts().Bytes), 0, nil

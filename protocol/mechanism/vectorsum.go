@@ -98,6 +98,21 @@ func (m Rounding) Randomize(src rng.Source, x []float32, r *randomizer.Report) {
 	m.write(x, func(w *sumWorker, x []float32) error { return w.encoder.Round(src, x, r.Value) })
 }
 
+// AddOnes adds what Randomize writes of a vector that has ones at places, each named once, and zeros
+// elsewhere. It says whether the mechanism counts ones; if not it adds nothing.
+func (m Rounding) AddOnes(sum []int64, places []int) bool {
+	return addOnes(sum, places, m.Ones, m.Grid)
+}
+
+func addOnes(sum []int64, places []int, ones int, each int64) bool {
+	if len(places) <= ones { // more count as zeros, as they do for a client
+		for _, j := range places {
+			sum[j] += each
+		}
+	}
+	return ones > 0
+}
+
 // write encodes x.
 func (m *VectorSum) write(x []float32, encode func(w *sumWorker, x []float32) error) {
 	w := m.encoders.Get().(*sumWorker)

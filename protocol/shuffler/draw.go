@@ -97,6 +97,9 @@ func blocksOf(ann wire.Announcement) (schedule.Blocks, error) {
 	if ann.PerEpoch < 1 || ann.PerEpoch > ann.Population {
 		return schedule.Blocks{}, fmt.Errorf("shuffler: %d blocks of %d clients", ann.PerEpoch, ann.Population)
 	}
+	if ann.MinClients > 0 { // the number of blocks stays when the number of clients changes
+		return schedule.Blocks{Clients: ann.Population, PerEpoch: ann.PerEpoch, Smallest: ann.Population / ann.PerEpoch}, nil
+	}
 	blocks, err := schedule.NewBlocks(ann.Population, ann.Population/ann.PerEpoch)
 	if err != nil {
 		return schedule.Blocks{}, err

@@ -31,6 +31,19 @@ type Limits struct {
 	MaxReport int64
 }
 
+// CountsOn returns how many clients of a round's roster must still be enrolled when the round
+// closes, or it is void: the number by which its charge counts on the chance that a client is in
+// it (protocol/coordinator/rosters.md). It is 0 in Once, whose charge counts on no chance.
+func CountsOn(ann wire.Announcement) int64 {
+	switch {
+	case ann.Participation == dp.Once:
+		return 0
+	case ann.MinClients > 0:
+		return ann.MinClients
+	}
+	return ann.Population
+}
+
 // CheckOpening refuses a round that the shuffler must not open: one that is not above the
 // last round of its task, has another n than the enrolment, would close with fewer reports
 // than the floor, takes too little or too much time, or seals to an expired key. The
@@ -45,6 +58,8 @@ func CheckOpening(ann wire.Announcement, e wire.Enrolment, last int64, now time.
 		return Refuse(wire.NotEnrolled, "the enrolment of serial %d holds no more", e.Serial)
 	case ann.Population != e.Clients:
 		return Refuse(wire.NotEnrolled, "n = %d, enrolled are %d", ann.Population, e.Clients)
+	case ann.MinClients > ann.Population:
+		return Refuse(wire.NotEnrolled, "n = %d, the task counts on %d", ann.Population, ann.MinClients)
 	case ann.MinReports < e.MinReports:
 		return Refuse(wire.Refused, "n-min = %d is below the shuffler's %d", ann.MinReports, e.MinReports)
 	case ann.Round <= last:

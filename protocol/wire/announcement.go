@@ -23,6 +23,9 @@ type Announcement struct {
 	// Messages is the number of messages that each client sends; 0 means one. An announcement
 	// with more has version 2 of the encoding.
 	Messages int64
+	// MinClients is the task's. A round in which fewer clients of its enrolment are enrolled until
+	// its end is void.
+	MinClients int64
 
 	// The remaining fields are for a network; a simulation leaves them empty.
 
@@ -33,6 +36,9 @@ type Announcement struct {
 	Aggregator  Key      // the key that second shares of a vector sum are sealed to
 	ReportBytes int64    // size of a sealed part for the coordinator: of one message
 	ShareBytes  int64    // size of the sealed part for the aggregator; 0 if there is none
+	// Ledger is the head of the coordinator's ledger when the round was announced; nil if the
+	// coordinator does not tell it. An announcement that has it has version 2 of the encoding.
+	Ledger *Head
 }
 
 // maxPart bounds the size of a sealed part of a report.

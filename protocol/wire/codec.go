@@ -35,6 +35,14 @@ const (
 	KindSessionSealed  byte = 16 // the answer to KindSessionRequest
 	KindShareIDs       byte = 17 // the report ids of the shares that an aggregator holds
 	KindPassed         byte = 18 // KindReport with a pass in the header
+	KindProofKey       byte = 19
+	KindProofs         byte = 20
+	KindAgreed         byte = 21 // an aggregator's word on which reports it sums
+	KindRoster         byte = 22 // a registrar's statement
+	KindTokenKeys      byte = 24
+	KindTokenRequest   byte = 25
+	KindReceipts       byte = 28
+	KindHead           byte = 40 // how far a ledger was written
 
 	// Kinds 8 and 12 are retired: a signed ask, and a request for a session that was not
 	// sealed.
@@ -63,14 +71,14 @@ type labelled[T any] interface {
 	label() Label
 }
 
-// Digest identifies an [Announcement], [Enrolment], [Entry], [Exclusion], [RoundClosed],
-// [SessionRequest] or [Task]: it is what a signature of the message is over. An Entry's
+// Digest identifies an [Agreed], [Announcement], [Enrolment], [Entry], [Exclusion], [HeadStatement], [ProofKey],
+// [Proofs], [Receipts], [Roster], [RoundClosed], [SessionRequest], [Task], [TokenKeys] or [TokenRequest]: it is what a signature of the message is over. An Entry's
 // digest also identifies all entries before it. A Task's digest is the task's id.
 func Digest[T any, P labelled[T]](m T) [32]byte { return hash(P(&m).label(), Encode[T, P](m)) }
 
-// Encode returns the encoding of a message: an [Announcement], [Ask], [Chunk], [Enrolment],
-// [Entry], [Exclusion], [Header], [Partial], [RoundClosed], [Session], [SessionRequest], [ShareIDs] or
-// [Task].
+// Encode returns the encoding of a message: an [Agreed], [Announcement], [Ask], [Chunk], [Enrolment],
+// [Entry], [Exclusion], [Header], [HeadStatement], [Partial], [ProofKey], [Proofs], [Receipts], [Roster], [RoundClosed], [Session],
+// [SessionRequest], [ShareIDs], [Task], [TokenKeys] or [TokenRequest].
 func Encode[T any, P message[T]](m T) []byte {
 	c := codec{b: []byte{Version, P(&m).kind()}}
 	P(&m).fields(&c)
@@ -80,7 +88,7 @@ func Encode[T any, P message[T]](m T) []byte {
 	return c.b
 }
 
-// Decode is the inverse of Encode. A Chunk's items are not copied.
+// Decode is the inverse of Encode. A Chunk's items and the message of Proofs are not copied.
 func Decode[T any, P message[T]](b []byte) (T, error) {
 	var m, none T
 	c := codec{b: b, reads: true}

@@ -21,6 +21,9 @@ type Enrolment struct {
 	// Aggregator lists the keys of the second aggregator; empty if there is none.
 	Aggregator []Key
 	From, To   int64 // the enrolment is valid between these times, in Unix seconds
+	// Registrar is the signed Roster that the enrolment counts on; empty if there is no registrar.
+	// An enrolment with one has version 2 of the encoding.
+	Registrar []byte
 }
 
 // RosterDigest identifies a set of clients; their order does not matter.

@@ -10,9 +10,19 @@ const (
 	tagMessages byte = 1
 	tagEncoding byte = 2
 	tagSteps    byte = 3
+	tagReceipts byte = 4
+	tagTokens   byte = 5
+	tagHead     byte = 6
+	tagProofs   byte = 7
 
-	// Tags 4, 5 and 6 are reserved for a receipt, a token and the head of a ledger.
+	tagRegistrar byte = 8
+	tagModelDim  byte = 9
+	tagOnes      byte = 10
+	tagTaken     byte = 15
 )
+
+// maxRoster bounds the size of a signed Roster.
+const maxRoster = 1 << 16
 
 // MaxMessages is the largest number of messages that a client sends in a round.
 const MaxMessages = 1 << 12
@@ -123,7 +133,37 @@ func (m *Task) parts() []part {
 				c.fail("%d edges of height %v", len(w.Edges), w.Height)
 			}
 		}},
+		{tagReceipts, func() bool { return m.Receipts }, func(c *codec) { c.flag(&m.Receipts) }},
+		{tagTokens, func() bool { return m.Tokens != (Tokens{}) }, func(c *codec) {
+			c.fixed(m.Tokens.Epoch[:])
+			c.fixed(m.Tokens.Keys[:])
+		}},
+		w.Sum.proofsPart(),
+		minClientsPart(&m.MinClients),
+		{tagModelDim, func() bool { return m.ModelDim != 0 && m.ModelDim != w.Dim }, func(c *codec) { c.count("parameters", &m.ModelDim) }},
+		{tagOnes, func() bool { return w.Sum.Ones != 0 }, func(c *codec) { c.count("ones", &w.Sum.Ones) }},
 	}
+}
+
+// minClientsPart is the number of clients that every round counts on, if a registrar may change
+// the roster.
+func minClientsPart(n *int64) part {
+	return part{tagRegistrar, func() bool { return *n != 0 }, func(c *codec) { c.count("min clients", n) }}
+}
+
+func (m *Enrolment) parts() []part { return []part{m.registrarPart()} }
+
+// registrarPart is the registrar's statement in an enrolment.
+func (m *Enrolment) registrarPart() part {
+	return part{tagRegistrar, func() bool { return len(m.Registrar) > 0 }, func(c *codec) {
+		c.bytes(&m.Registrar, len(c.b))
+		if c.reads {
+			m.Registrar = slices.Clone(m.Registrar)
+		}
+		if c.read() && len(m.Registrar) > maxRoster {
+			c.fail("a roster of %d bytes, at most %d", len(m.Registrar), maxRoster)
+		}
+	}}
 }
 
 func (m *Announcement) parts() []part {
@@ -131,7 +171,12 @@ func (m *Announcement) parts() []part {
 		if c.read() && m.ReportBytes > maxPart/m.Messages {
 			c.fail("%d parts of %d bytes, at most %d", m.Messages, m.ReportBytes, maxPart)
 		}
-	})}
+	}), {tagHead, func() bool { return m.Ledger != nil }, func(c *codec) {
+		if c.reads {
+			m.Ledger = new(Head)
+		}
+		m.Ledger.fields(c)
+	}}, minClientsPart(&m.MinClients)}
 }
 
 // PerClient returns the number of messages that each client sends in a round, at least 1.

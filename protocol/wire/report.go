@@ -30,16 +30,30 @@ const (
 const (
 	OutOfRange Reason = "out-of-range" // opened, but not a possible report of the mechanism
 	Excluded   Reason = "excluded"     // the other aggregator could not open it
+	Unequal    Reason = "unequal"      // the parts for coordinator and aggregator are not of one report
+	BadProof   Reason = "bad-proof"    // its proof does not hold, or is of another round
+)
+
+// Reasons of whoever checks the tokens of a task's messages.
+const (
+	NoToken    Reason = "no-token"    // without a token of the registrar for this task, round and message
+	SpentToken Reason = "spent-token" // with a token that another message of the round has; the first one counts
 )
 
 // Refused is a shuffler's reason for refusing an announcement that its operator's rules do
 // not allow.
 const Refused Reason = "refused"
 
-// Reasons lists all reasons, in the order in which they are shown.
+// OldLedger is a shuffler's reason for refusing a coordinator whose ledger is shorter than it
+// was, or another one.
+const OldLedger Reason = "old-ledger"
+
+// Reasons lists all reasons, in the order in which they are shown. The order is part of the
+// encoding of RoundClosed: new reasons come last.
 func Reasons() []Reason {
 	return []Reason{Malformed, WrongSize, WrongKey, UnknownRound, Closed, NotEnrolled, BadSignature, Expired, NotDrawn,
-		Duplicate, SecondReport, TooMany, Unavailable, OutOfRange, Excluded, Refused}
+		Duplicate, SecondReport, TooMany, Unavailable, OutOfRange, Excluded, Refused,
+		Unequal, BadProof, NoToken, SpentToken, OldLedger}
 }
 
 // Report is a client's report after the shuffler has opened it: the sender, the report's id,

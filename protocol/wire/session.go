@@ -65,13 +65,29 @@ func (k *SessionKey) mac(l Label, parts ...[]byte) (sum [sha256.Size]byte) {
 type Session struct {
 	Expires int64 // Unix seconds; no report and no ask is accepted with it afterwards
 	Key     SessionKey
+	// Taken is the number of messages that the shuffler has taken from the client in rounds that
+	// are closed, since it began to count; nil: not told. A session that tells it has version 2 of
+	// the encoding, and is an answer to a request with TakenHeader.
+	Taken *int64
 }
+
+// TakenHeader is a header of the HTTP request for a session: the client asks for Session.Taken.
+const TakenHeader = "Riffle-Taken"
 
 func (*Session) kind() byte { return KindSession }
 
 func (m *Session) fields(c *codec) {
 	c.count("expiry", &m.Expires)
 	c.fixed(m.Key[:])
+}
+
+func (m *Session) parts() []part {
+	return []part{{tagTaken, func() bool { return m.Taken != nil }, func(c *codec) {
+		if c.reads {
+			m.Taken = new(int64)
+		}
+		c.count("taken", m.Taken)
+	}}}
 }
 
 // mac returns the HMAC-SHA-256 of the report without the MAC itself.

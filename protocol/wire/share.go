@@ -58,7 +58,8 @@ type Partial struct {
 	Index        int64
 	Clients      int64
 	Reports      [32]byte
-	Sums         []uint64
+	// Sums are numbers modulo that of the transport; of a sum with proofs, elements of its field.
+	Sums []uint64
 }
 
 func (*Partial) kind() byte { return KindPartial }

@@ -26,7 +26,15 @@ const (
 	LabelClient       Label = "riffle/1 client"
 	LabelEntry        Label = "riffle/1 entry"
 	LabelRoster       Label = "riffle/1 roster"
+	LabelRegistrar    Label = "riffle/1 registrar"
 	LabelExclusion    Label = "riffle/1 exclusion"
+	LabelProofKey     Label = "riffle/1 proof key"
+	LabelProofs       Label = "riffle/1 proofs"
+	LabelAgreed       Label = "riffle/1 agreed"
+	LabelTokenKeys    Label = "riffle/1 token keys"
+	LabelTokens       Label = "riffle/1 tokens"
+	LabelReceipts     Label = "riffle/1 receipts"
+	LabelHead         Label = "riffle/1 head"
 )
 
 // ErrSignature is wrapped if a signature is wrong.

@@ -24,6 +24,10 @@ type Status struct {
 	Charged int64     `json:"charged"`          // number of ledger entries
 	Counts
 
+	// Word is the shuffler's word on the last round; nil: there is none yet. Receipts heads the
+	// list of its receipts; nil: it has none.
+	Word     *RoundClosed `json:"-"`
+	Receipts *Receipts    `json:"-"`
 	// Spare is the number of a vector sum's n-min reports that may be left out: the
 	// number of colluders plus the clients that the honest fraction leaves out. If more reports
 	// are left out, the round gives no step.
@@ -33,6 +37,7 @@ type Status struct {
 	Failure     string             `json:"-"`
 	Evaluation  any                `json:"-"` // what the coordinator's evaluation returned last
 	EvaluatedAt int64              `json:"-"` // the round of Evaluation
+	Measured    any                `json:"-"` // what clients measured in the last released round
 	Spent       map[string]float64 `json:"-"` // seconds spent, by phase
 	Error       string             `json:"-"` // the last error of something that is tried again
 	Since       time.Time          `json:"-"` // when the phase began

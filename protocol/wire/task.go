@@ -21,7 +21,20 @@ type Task struct {
 	// Messages is the number of messages that each client sends in a round; 0 means one. A task
 	// with more has version 2 of the encoding.
 	Messages int64
-	// Config describes the model. It is opaque here and the same for all.
+	// Receipts says that each message carries a receipt: see Attachments. Such a task has version
+	// 2 of the encoding.
+	Receipts bool
+	// Tokens says that each message carries a token, and under which keys. Such a task has version
+	// 2 of the encoding.
+	Tokens Tokens
+	// MinClients is the number of enrolled clients that every round counts on: none is announced
+	// with fewer. 0: each round counts on all clients of its enrolment. A task with such a number
+	// has version 2 of the encoding.
+	MinClients int64
+	// ModelDim is the number of published parameters, if it is another than Mechanism.Dim; 0: it is
+	// not. A task with such a number has version 2 of the encoding.
+	ModelDim int64
+	// Config describes the model, or the question. It is opaque here and the same for all.
 	Config []byte
 }
 
@@ -52,7 +65,7 @@ const (
 	EncodingValues = "values" // the values
 )
 
-// Sum describes a vector sum; the fields are those of vecsum.Params.
+// Sum describes a vector sum; the fields are those of vecsum.Params or vecsum.Aggregated.
 type Sum struct {
 	Users, MinUsers int64
 	Honest          float64
@@ -62,7 +75,20 @@ type Sum struct {
 	NoiseP          float64
 	NoiseVariance   float64
 	Split           bool
-	Sigma           float64 // the σ of each client's noise, in clip norms: see vecsum.Params.Sigma
+	// Sigma is the σ of each client's noise, in clip norms: see vecsum.Params.Sigma. If the
+	// aggregators add the noise it is that of each aggregator's noise: see vecsum.Aggregated.Sigma.
+	Sigma float64
+
+	// A task that sets one of the following fields has version 2 of the encoding.
+
+	NoiseBy string // who adds the noise: NoiseByAggregators, or "", the clients
+	Proofs  string // proofs of the norm that reports carry: ProofsPine, or "", none
+	// Steps, Bound and Variance are those of vecsum.Aggregated.
+	Steps, Bound int64
+	Variance     uint64
+	// Ones, if not 0, says that inputs are vectors of zeros and at most so many ones, which are
+	// counted.
+	Ones int64
 }
 
 func (m *Mechanism) fields(c *codec) {
@@ -103,6 +129,14 @@ func (m *Task) fields(c *codec) {
 	if c.read() && (m.MinReports < 1 || m.Rounds < 1 || m.Mechanism.Dim < 1) {
 		c.fail("task with n-min %d, %d rounds, dimension %d", m.MinReports, m.Rounds, m.Mechanism.Dim)
 	}
+}
+
+// Parameters returns the number of parameters that every round publishes.
+func (m Task) Parameters() int64 {
+	if m.ModelDim != 0 {
+		return m.ModelDim
+	}
+	return m.Mechanism.Dim
 }
 
 // LastRound returns the highest round number that may be announced. At most Rounds of these

@@ -75,6 +75,29 @@ func messages() []vector {
 	one.Messages = 2
 	charged := entry
 	charged.Times = 8
+	proved := task
+	proved.Mechanism.Name = "vector-sum-by-aggregators"
+	proved.Mechanism.Sum = Sum{Users: 1000, Sigma: 1.25, NoiseBy: NoiseByAggregators, Proofs: ProofsPine, Steps: 1 << 15, Bound: 1<<15 + 34, Variance: 1681392461}
+	agreed := Agreed{Announcement: fill(4), Exclusion: fill(9)}
+	noisy := partial
+	noisy.Sums = []uint64{0, 1, 1<<64 - 1<<32}
+	proofs := Proofs{Announcement: fill(4), Message: []byte("what is said of some places")}
+	registered := enrolment
+	registered.Registrar = []byte("what a registrar has signed")
+	tokened := task
+	tokened.Tokens = Tokens{Epoch: ID{12}, Keys: fill(13)}
+	asked := task
+	asked.ModelDim = 1
+	counted, countedApart := task, proved
+	counted.Mechanism.Sum = Sum{Users: 1000, MinUsers: 900, Honest: 1, Grid: 9, Noise: "binomial", NoiseBits: 30, Sigma: .4, Ones: 2}
+	countedApart.Mechanism.Sum.Ones = 1930
+	keys := TokenKeys{Population: ID{1}, Epoch: ID{12}, Messages: 2, Moduli: [][TokenModulus]byte{{1, 255: 3}, {4, 255: 5}}}
+	grant := TokenRequest{Population: ID{1}, Client: ID{5}, Epoch: ID{12}, First: MaxGrant, Count: 3, Blinded: fill(14)}
+	receipted := task
+	receipted.Receipts = true
+	receipts := Receipts{Announcement: fill(4), Closed: fill(12), Whole: 495, Half: 2, Unopened: 1, List: fill(13)}
+	told := ann
+	told.Ledger = &Head{Entries: 7, Digest: fill(12)}
 	return []vector{
 		vectorOf("enrolment", enrolment),
 		vectorOf("task", task),
@@ -93,10 +116,28 @@ func messages() []vector {
 		vectorOf("exclusion", exclusion),
 		vectorOf("share-ids", ids),
 		vectorOf("partial", partial),
+		vectorOf("receipts", receipts),
 		vectorOf("task-2", shaped),
+		vectorOf("task-2-receipts", receipted),
 		vectorOf("task-2-messages", one),
 		vectorOf("announcement-2", several),
 		vectorOf("entry-2", charged),
+		vectorOf("task-2-proofs", proved),
+		vectorOf("partial-field", noisy),
+		vectorOf("agreed", agreed),
+		vectorOf("proof-key", ProofKey{Announcement: fill(4), Closed: fill(14), Key: VerifyKey{15}}),
+		vectorOf("proofs", proofs),
+		vectorOf("enrolment-2-registrar", registered),
+		vectorOf("task-2-tokens", tokened),
+		vectorOf("task-2-parameters", asked),
+		vectorOf("task-2-ones", counted),
+		vectorOf("task-2-proofs-ones", countedApart),
+		vectorOf("token-keys", keys),
+		vectorOf("token-request", grant),
+		vectorOf("announcement-2-ledger", told),
+		vectorOf("head", HeadStatement{Population: ID{1}, Head: *told.Ledger}),
+		vectorOf("session-2", Session{Expires: session.Expires, Key: session.Key, Taken: &ann.Population}),
+		vectorOf("head-0", HeadStatement{Population: ID{1}}),
 	}
 }
 
@@ -193,23 +234,36 @@ func TestVersion2(t *testing.T) {
 	const (
 		messages2 = "01" + "08000000" + "0200000000000000"
 		seed      = "02" + "04000000" + "73656564"
+		receipts  = "04" + "01000000" + "01"
+		tokens    = "05" + "30000000" + "0c0000000000000000000000000000000d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d"
 		steps     = "03" + "10000000" + "000000000000f03f" + "000000000000e03f" // height 1, edge .5
 	)
 	base := Encode(plain)
 	base[0] = Version2
 	for tail, want := range map[string]string{
-		"01" + messages2:                "",
-		"02" + messages2 + seed:         "",
-		"03" + messages2 + seed + steps: "",
-		"01" + steps:                    "",
-		"":                              "0 bytes where 1 are needed",
-		"00":                            "without anything",
-		"02" + messages2:                "0 bytes where 1 are needed",
-		"01" + messages2 + seed:         "9 bytes left over",
-		"02" + seed + messages2:         "part 1, unknown or out of order",
-		"02" + seed + seed:              "part 2, unknown or out of order",
-		"01" + "04" + "00000000":        "part 4, unknown",
-		"01" + "00" + "00000000":        "part 0, unknown",
+		"01" + messages2:                  "",
+		"02" + messages2 + seed:           "",
+		"03" + messages2 + seed + steps:   "",
+		"01" + steps:                      "",
+		"":                                "0 bytes where 1 are needed",
+		"00":                              "without anything",
+		"02" + messages2:                  "0 bytes where 1 are needed",
+		"01" + messages2 + seed:           "9 bytes left over",
+		"02" + seed + messages2:           "part 1, unknown or out of order",
+		"02" + seed + seed:                "part 2, unknown or out of order",
+		"01" + receipts:                   "",
+		"02" + messages2 + receipts:       "",
+		"01" + "04" + "00000000":          "0 bytes where 1 are needed",
+		"01" + "04" + "01000000" + "00":   "part 4 says what its absence says",
+		"01" + "04" + "01000000" + "02":   "flag 2",
+		"01" + "04" + "02000000" + "0101": "1 bytes left over",
+		"02" + receipts + tokens:          "",
+		"02" + tokens + receipts:          "part 4, unknown or out of order",
+		"01" + "05" + "00000000":          "0 bytes where 16 are needed",
+		"01" + "05" + "30000000" + strings.Repeat("00", 48):                                     "part 5 says what its absence says",
+		"01" + "05" + "31000000" + strings.Repeat("01", 49):                                     "1 bytes left over",
+		"01" + "06" + "00000000":                                                                "part 6, unknown",
+		"01" + "00" + "00000000":                                                                "part 0, unknown",
 		"01" + "01" + "08000000" + "0100000000000000":                                           "1 messages must lie",
 		"01" + "01" + "08000000" + "0110000000000000":                                           "4097 messages must lie",
 		"01" + "01" + "08000000" + "00ca9a3b00000000":                                           "1000000000 messages must lie",
@@ -258,6 +312,38 @@ func TestVersion2(t *testing.T) {
 	ann.ReportBytes++
 	if _, err := Decode[Announcement](Encode(ann)); err == nil || !strings.Contains(err.Error(), "64 parts of 1048577 bytes") {
 		t.Errorf("parts of 64 MiB and more: %v", err)
+	}
+}
+
+func TestRefusedTokenMessages(t *testing.T) {
+	for want, m := range map[string]TokenKeys{
+		"0 keys for 1":  {Messages: 1},
+		"3 keys for 2":  {Messages: 2, Moduli: make([][TokenModulus]byte, 3)},
+		"1 keys for 0":  {Moduli: make([][TokenModulus]byte, 1)},
+		"16385 keys":    {Messages: 1, Moduli: make([][TokenModulus]byte, MaxTokens+1)},
+		"messages = -1": {Messages: -1, Moduli: make([][TokenModulus]byte, 1)},
+	} {
+		if _, err := Decode[TokenKeys](Encode(m)); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+	for want, m := range map[string]TokenRequest{
+		"for 0 tokens":        {},
+		"for 129 tokens":      {Count: MaxGrant + 1},
+		"2 tokens from 1,":    {First: 1, Count: 2},
+		"1 tokens from 16384": {First: MaxTokens, Count: 1},
+		"first = -128":        {First: -MaxGrant, Count: 1},
+	} {
+		if _, err := Decode[TokenRequest](Encode(m)); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+	_, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(Sign(private, LabelTokens, Encode(TokenRequest{}))); n != SignedTokenRequest {
+		t.Errorf("a signed request has %d bytes, want %d", n, SignedTokenRequest)
 	}
 }
 
@@ -470,6 +556,8 @@ func FuzzDecode(f *testing.F) {
 	for i, m := range all {
 		f.Add(byte(i), m.bytes)
 	}
+	// A key that somebody has made: under 32 zeros, a point of small order, zeros verify.
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)).Public().(ed25519.PublicKey)
 	f.Fuzz(func(t *testing.T, which byte, b []byte) {
 		m := all[int(which)%len(all)]
 		_, again, err := m.decode(b)
@@ -484,7 +572,7 @@ func FuzzDecode(f *testing.F) {
 				t.Error("report header")
 			}
 		}
-		if got, err := Verify(make([]byte, 32), LabelTask, b); err == nil {
+		if got, err := Verify(key, LabelTask, b); err == nil {
 			t.Errorf("verified %x", got)
 		}
 	})

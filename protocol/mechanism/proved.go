@@ -1,0 +1,122 @@
+package mechanism
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
+	"github.com/riffle-dp/riffle/mechanism/vecsum/proved"
+	"github.com/riffle-dp/riffle/protocol/wire"
+)
+
+// aggregatedName is the name of the sum whose noise the aggregators add.
+const aggregatedName = sumPrefix + "by-" + string(vecsum.ByAggregators)
+
+// MostEps is the largest ε for which sums with proofs are counted: what a proof may show adds to δ
+// in proportion to e^ε. See AggregatedSum.Tail.
+const MostEps = dp.MaxEps0
+
+// mostShown bounds log2 of what a proof may show of a vector (pine's ZeroKnowledge). Beyond it
+// AggregatedSum.Tail could not be neglected.
+const mostShown = -200
+
+// newProvedSum is New for a sum whose noise the aggregators add.
+func newProvedSum(w wire.Mechanism) (*AggregatedSum, error) {
+	s := w.Sum
+	only := wire.Sum{Users: s.Users, Sigma: s.Sigma, NoiseBy: s.NoiseBy, Proofs: s.Proofs, Steps: s.Steps, Bound: s.Bound, Variance: s.Variance, Ones: s.Ones}
+	switch {
+	case s.NoiseBy != wire.NoiseByAggregators:
+		return nil, fmt.Errorf("mechanism: %q with noise by %q", w.Name, s.NoiseBy)
+	case s.Proofs != wire.ProofsPine:
+		// Shares are numbers modulo that of a large field, so a client could add anything to the sum.
+		return nil, fmt.Errorf("mechanism: noise by aggregators needs proofs %q of each vector's norm over a network, not %q", wire.ProofsPine, s.Proofs)
+	case s != only:
+		return nil, fmt.Errorf("mechanism: %q with the noise of clients", w.Name)
+	case w.Eps0 != 0 || w.Bits != 0 || w.ClipMode != "norm":
+		return nil, fmt.Errorf("mechanism: %q with eps0 = %v, bits = %d, clip mode %q", w.Name, w.Eps0, w.Bits, w.ClipMode)
+	}
+	p := vecsum.Aggregated{Users: s.Users, Dim: int(w.Dim), Radius: w.Clip, Steps: s.Steps, Bound: s.Bound, Variance: s.Variance, Ones: int(s.Ones)}
+	if _, _, err := p.Sigma(1); err != nil { // it checks p
+		return nil, err
+	}
+	if err := dp.CheckSigma(s.Sigma); err != nil {
+		return nil, fmt.Errorf("mechanism: %w", err)
+	}
+	m, err := NewAggregatedSum(p, s.Sigma, s.Users)
+	if err != nil {
+		return nil, err
+	}
+	r, err := m.Proved([32]byte{})
+	if err != nil {
+		return nil, err
+	}
+	if shown := r.ZeroKnowledge(); !(shown <= mostShown) {
+		return nil, fmt.Errorf("mechanism: with norm bound %d a proof may show 2^%.0f of a vector, more than 2^%d: %w", p.Bound, shown, mostShown, dp.ErrNoBound)
+	}
+	return m, nil
+}
+
+// Describe is the inverse of New for a sum with proofs.
+func (m *AggregatedSum) Describe() wire.Mechanism {
+	p := m.Aggregated
+	return wire.Mechanism{Name: aggregatedName, Dim: int64(p.Dim), Clip: p.Radius, ClipMode: "norm", Sum: wire.Sum{
+		Users: p.Users, Sigma: m.promise.Sigma, NoiseBy: wire.NoiseByAggregators, Proofs: wire.ProofsPine,
+		Steps: p.Steps, Bound: p.Bound, Variance: p.Variance, Ones: int64(p.Ones)}}
+}
+
+// Proved returns the code that makes, checks and sums the reports of a round.
+func (m *AggregatedSum) Proved(announcement [32]byte) (*proved.Round, error) {
+	return proved.New(proved.Config{Dim: m.Dim, Bound: m.Bound, Users: m.Users, Announcement: announcement})
+}
+
+// Tail bounds what so many rounds add to δ in all, on top of what the event's Gaussian noise
+// costs: the noise is rounded, and what one aggregator sees of a report is not quite independent
+// of the vector. It holds for ε up to MostEps of all rounds together. See vecsum.md, section 9.
+func (m *AggregatedSum) Tail(rounds int64) (float64, error) {
+	_, tail, err := m.Sigma(rounds)
+	if err != nil {
+		return 0, err
+	}
+	r, err := m.Proved([32]byte{})
+	if err != nil {
+		return 0, err
+	}
+	shown := (1 + math.Exp(MostEps)) * float64(rounds) * math.Exp2(r.ZeroKnowledge())
+	return (tail + shown) * (1 + 0x1p-40), nil
+}
+
+func (m *AggregatedSum) checkSigma(delta float64, rounds int64) error {
+	sigma, _, err := m.Sigma(rounds)
+	if err != nil {
+		return err
+	}
+	tail, err := m.Tail(rounds)
+	if err != nil {
+		return err
+	}
+	if !(tail <= vecsum.TailShare*delta) {
+		return fmt.Errorf("mechanism: tails of %v are above %v of delta: %w", tail, vecsum.TailShare, dp.ErrNoBound)
+	}
+	if claimed := m.promise.Sigma; !(claimed <= sigma) {
+		return fmt.Errorf("mechanism: the noise is worth sigma = %v, the task claims %v", sigma, claimed)
+	}
+	return nil
+}
+
+// contents is Contents for a sum with proofs: the coordinator's part is short, the aggregator's has
+// the vector's share and the proof.
+func (m *AggregatedSum) contents(src rng.Source, announcement [32]byte, r *randomizer.Report) (part, share []byte, err error) {
+	p, err := m.Proved(announcement)
+	if err != nil {
+		return nil, nil, err
+	}
+	x := make([]int64, len(r.Value))
+	for j, v := range r.Value {
+		x[j] = int64(v)
+	}
+	share, part, err = p.Report(src, x)
+	return part, share, err
+}
