@@ -231,6 +231,9 @@ func (p *csvParser) declare(seen map[string]int) error {
 	}
 	for _, name := range d.Drop {
 		j, ok := seen[name]
+		if !ok && d.Unlabelled {
+			continue // as with the label, nobody needs it
+		}
 		if !ok || j == p.label {
 			return fail("column %q, which is to be dropped, is the label or no column", name)
 		}

@@ -1,17 +1,12 @@
 package dataset
 
 import (
-	"bufio"
-	"bytes"
-	"cmp"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -122,16 +117,11 @@ func (e rowsError) Unwrap() []error { return []error{e.error, ErrRows} }
 
 // ReadCSV reads the file at path; see parseCSV.
 func ReadCSV(path string, c CSVConfig) (*CSV, error) {
-	f, err := os.Open(path)
+	f, err := openCSV(path)
 	if err != nil {
-		return nil, fmt.Errorf("dataset: %w", err)
+		return nil, err
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil {
-		return nil, fmt.Errorf("dataset: %w", err)
-	} else if info.IsDir() {
-		return nil, fmt.Errorf("dataset: %s is a folder, want a CSV file", path)
-	}
 	return parseCSV(f, path, c)
 }
 
@@ -152,15 +142,7 @@ func ReadCSV(path string, c CSVConfig) (*CSV, error) {
 func parseCSV(r io.Reader, name string, c CSVConfig) (*CSV, error) {
 	c.Regression = c.Regression || c.Unlabelled
 	p := &csvParser{name: name, config: c, classes: map[string]int32{}}
-	p.source.r = r
-	buffered := bufio.NewReaderSize(&p.source, csvReadAhead)
-	p.source.left = csvReadAhead
-	if mark, err := buffered.Peek(3); err == nil && bytes.Equal(mark, []byte("\xef\xbb\xbf")) {
-		buffered.Discard(3)
-	}
-	p.reader = csv.NewReader(buffered)
-	p.reader.FieldsPerRecord = -1 // the parser reports ragged records itself
-	p.reader.ReuseRecord = true
+	p.begin(r)
 	if err := p.header(); err != nil {
 		return nil, err
 	}
@@ -193,26 +175,6 @@ func (p *csvParser) rows() (*CSV, error) {
 	return p.finish()
 }
 
-// csvReadAhead is the number of bytes that the buffer reads beyond a record.
-const csvReadAhead = 1 << 16
-
-// allowance is a reader that fails when a record exceeds its allowed bytes.
-type allowance struct {
-	r    io.Reader
-	left int
-}
-
-var errRecordTooLong = errors.New("record too long")
-
-func (a *allowance) Read(b []byte) (int, error) {
-	if a.left <= 0 {
-		return 0, errRecordTooLong
-	}
-	n, err := a.r.Read(b[:min(len(b), a.left)])
-	a.left -= n
-	return n, err
-}
-
 type csvParser struct {
 	name    string
 	config  CSVConfig
@@ -235,30 +197,6 @@ type csvParser struct {
 	finished int   // number of complete rows
 	blanks   []int // indices of blank rows
 	why      error // why the first blank row is blank
-}
-
-func (p *csvParser) record() ([]string, error) {
-	p.source.left = MaxCSVRecord + csvReadAhead
-	cells, err := p.reader.Read()
-	var parse *csv.ParseError
-	switch {
-	case err == nil:
-		p.last, _ = p.reader.FieldPos(0)
-		return cells, nil
-	case err == io.EOF:
-		return nil, io.EOF
-	case errors.Is(err, errRecordTooLong):
-		return nil, fmt.Errorf("dataset: %s: record after line %d has more than %d bytes", p.name, p.last, MaxCSVRecord)
-	case errors.As(err, &parse):
-		return nil, fmt.Errorf("dataset: %s: line %d, byte %d: %v", p.name, parse.Line, parse.Column, parse.Err)
-	}
-	return nil, fmt.Errorf("dataset: %s: %w", p.name, err)
-}
-
-// at returns the place of cell j of the last record, for errors.
-func (p *csvParser) at(j int) string {
-	line, _ := p.reader.FieldPos(j)
-	return fmt.Sprintf("dataset: %s: line %d, column %q", p.name, line, p.columns[j])
 }
 
 func (p *csvParser) header() error {
@@ -289,7 +227,7 @@ func (p *csvParser) header() error {
 		}
 	}
 	if p.label < 0 && !p.config.Unlabelled {
-		return fmt.Errorf("dataset: %s: no label column %q among the columns %.200q", p.name, p.config.Label, strings.Join(p.columns, ","))
+		return p.noColumn("label column", p.config.Label)
 	}
 	if p.label >= 0 && len(p.columns) < 2 {
 		return fmt.Errorf("dataset: %s: %q is the only column, want at least one feature", p.name, p.config.Label)
@@ -444,27 +382,6 @@ func (p *csvParser) finish() (*CSV, error) {
 	}
 	table.Classes = len(out.Labels)
 	return out, nil
-}
-
-// compareLabels orders integers in canonical form (no plus sign, no leading zero) by value.
-// All other texts follow, in the order of their bytes.
-func compareLabels(a, b string) int {
-	x, xIs := canonical(a)
-	y, yIs := canonical(b)
-	switch {
-	case xIs && yIs:
-		return cmp.Compare(x, y)
-	case xIs:
-		return -1
-	case yIs:
-		return 1
-	}
-	return strings.Compare(a, b)
-}
-
-func canonical(s string) (int64, bool) {
-	v, err := strconv.ParseInt(s, 10, 64)
-	return v, err == nil && strconv.FormatInt(v, 10) == s
 }
 
 // Split parts the rows into training and test: round(fraction · rows) rows for

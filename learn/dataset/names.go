@@ -2,11 +2,13 @@ package dataset
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -68,4 +70,25 @@ func parseNames(raw []byte, file string, classes int) ([]string, error) {
 		return nil, fmt.Errorf("dataset: %s has %d names, want one a line for each of the %d classes (at most 256)", file, len(names), classes)
 	}
 	return names[:classes:classes], nil
+}
+
+// compareLabels orders integers in canonical form (no plus sign, no leading zero) by value.
+// All other texts follow, in the order of their bytes.
+func compareLabels(a, b string) int {
+	x, xIs := canonical(a)
+	y, yIs := canonical(b)
+	switch {
+	case xIs && yIs:
+		return cmp.Compare(x, y)
+	case xIs:
+		return -1
+	case yIs:
+		return 1
+	}
+	return strings.Compare(a, b)
+}
+
+func canonical(s string) (int64, bool) {
+	v, err := strconv.ParseInt(s, 10, 64)
+	return v, err == nil && strconv.FormatInt(v, 10) == s
 }

@@ -64,6 +64,7 @@ func (s *Session) Each(ctx context.Context, round int64, theta []float32, ids []
 		go c.hand() // when the answers under way have come
 	} else {
 		c.hand()
+		err = ctx.Err() // it may have ended while the last gradient was in use
 	}
 	return err
 }

@@ -213,7 +213,7 @@ func TestMisbehaviour(t *testing.T) {
 			}
 			select {
 			case <-s.peer.exited:
-			case <-time.After(5 * time.Second):
+			case <-time.After(2 * time.Minute):
 				t.Error("the program has not ended")
 			}
 		})
@@ -251,6 +251,24 @@ func TestClosedConnection(t *testing.T) {
 	s.peer.out.Close()
 	if _, err := s.Evaluate(t.Context(), make([]float32, programDim)); err == nil || !strings.Contains(err.Error(), "it has closed the connection") {
 		t.Error(err)
+	}
+}
+
+// A call whose context ends with the last gradient fails, however fast its workers are.
+func TestContextEndsLast(t *testing.T) {
+	s := mustOpen(t, "good", nil)
+	theta := make([]float32, programDim)
+	for k := range int64(50) {
+		ctx, cancel := context.WithCancel(t.Context())
+		n := 0
+		if err := s.Each(ctx, k+1, theta, someIDs(3), 1, func(int, int64, []float32) error {
+			if n++; n == 3 {
+				cancel()
+			}
+			return nil
+		}); !errors.Is(err, context.Canceled) {
+			t.Fatalf("call %d, after %d gradients: %v", k, n, err)
+		}
 	}
 }
 

@@ -89,6 +89,9 @@ func (b Blocks) Epoch(report dp.Report, k int64) (dp.Round, error) {
 		return dp.Round{}, fmt.Errorf("schedule: k = %d reports of a block must be at least 1 and at most the %d of the smallest", k, b.Smallest)
 	}
 	r := dp.Round{Report: report, Trust: dp.Shuffle, Participation: dp.All, Population: k}
+	if report.Class == dp.GaussianSum { // counted for sums only
+		r.Trust = dp.Distributed
+	}
 	return r, r.Validate()
 }
 
