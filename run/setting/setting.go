@@ -19,7 +19,7 @@ type Field struct {
 	Name string
 	// Part is what the setting is about; help groups by it.
 	Part string
-	// Into points to the value: a number, an Optional, or a string of any type. Required.
+	// Into points to the value: a number, an Optional, a bool, or a string of any type. Required.
 	Into any
 	// Default is the value that Table.Reset sets. "": the zero value, which stands for
 	// "chosen for you" and is not written.
@@ -56,6 +56,8 @@ func (f Field) Type() string {
 		return "number"
 	case reflect.String:
 		return "text"
+	case reflect.Bool:
+		return "bool"
 	}
 	return "count"
 }
@@ -131,6 +133,11 @@ func (f Field) parse(text string) (reflect.Value, error) {
 			return reflect.Value{}, fmt.Errorf("%q must be one of %s", text, strings.Join(names, ", "))
 		}
 		return reflect.ValueOf(text).Convert(into), nil
+	case reflect.Bool:
+		if text != "true" && text != "false" {
+			return reflect.Value{}, fmt.Errorf("%q must be true or false", text)
+		}
+		return reflect.ValueOf(text == "true"), nil
 	case reflect.Float64, reflect.Struct:
 		x, err := strconv.ParseFloat(text, 64)
 		if err != nil {

@@ -20,6 +20,7 @@ type ship struct {
 	seed  uint64
 	spare int64
 	depth Optional
+	flag  bool
 }
 
 func (s *ship) table() Table {
@@ -36,6 +37,7 @@ func (s *ship) table() Table {
 		{Name: "seed", Into: &s.seed, Default: "0", Range: "[0, 100]"},
 		{Name: "spare", Into: &s.spare, Range: "[1, 10]", Local: true},
 		{Name: "depth", Into: &s.depth, Range: "[0, 9)"},
+		{Name: "flag", Into: &s.flag},
 	}
 }
 
@@ -57,6 +59,8 @@ func TestFieldsRefuse(t *testing.T) {
 		{"speed", "fast", `"fast" is not a number`},
 		{"crew", "0", "0 must be at least 1"},
 		{"crew", "1.5", `"1.5" is not a whole number (as 60000 or 6e4)`},
+		{"flag", "yes", `"yes" must be true or false`},
+		{"flag", "", `"" must be true or false`},
 		{"seed", "-1", "-1 must lie between 0 and 100"},
 		{"spare", "11", "11 must lie between 1 and 10"},
 		{"depth", "9", "9 must be at least 0 and below 9"},
@@ -111,7 +115,7 @@ func TestFieldsAreWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if s != (ship{"a: b # c", "oar", 2.5, 1000, 7, 2, Optional{0, true}}) {
+	if s != (ship{"a: b # c", "oar", 2.5, 1000, 7, 2, Optional{0, true}, false}) {
 		t.Errorf("set: %+v", s)
 	}
 	if text, err = yaml.Marshal(table); err != nil {
@@ -196,6 +200,26 @@ func TestParseCount(t *testing.T) {
 	for _, text := range []string{"", "x", "1.5", "1e40", "NaN", "Inf", "1e-3"} {
 		if n, err := ParseCount(text); err == nil {
 			t.Errorf("%q read as %d", text, n)
+		}
+	}
+}
+
+// A flag that is off is not written, so adding one changes no digest.
+func TestFlagsAreWrittenIfOn(t *testing.T) {
+	var s ship
+	table := s.table()
+	table.Reset()
+	off := table.Digest()
+	for _, text := range []string{"flag: true\n", "flag: false\n"} {
+		if err := table.Parse([]byte(text), nil); err != nil {
+			t.Fatal(err)
+		}
+		b, err := yaml.Marshal(table)
+		if on := text == "flag: true\n"; err != nil || s.flag != on || strings.Contains(string(b), "flag: true") != on || strings.Contains(string(b), "flag: false") {
+			t.Errorf("%q is written as\n%s%v", text, b, err)
+		}
+		if (table.Digest() == off) == s.flag {
+			t.Errorf("%q: digest %x", text, table.Digest())
 		}
 	}
 }

@@ -32,11 +32,17 @@ type summed interface {
 	AddNoise(src rng.Source, sum []int64, n int64) error
 }
 
+// counter is a mechanism that may count ones. It adds a client's rounded vector of ones at places and
+// zeros elsewhere to a sum, in time that does not depend on the dimension; false: it does not count.
+type counter interface {
+	AddOnes(sum []int64, places []int) bool
+}
+
 // few is the largest number of coordinates of a gradient that are computed one by one.
 const few = 2
 
-// Config describes a simulation. Clients, Worker or Each, Coordinator, Client and Mechanism
-// are required.
+// Config describes a simulation. Clients, one of Worker, Each and Ones, Coordinator, Client and
+// Mechanism are required.
 type Config struct {
 	Seed    uint64
 	Clients int64 // n
@@ -47,6 +53,10 @@ type Config struct {
 	// gradient at theta, which do may change, from so many goroutines. No two calls at a time
 	// have the same worker, from 0.
 	Each func(ctx context.Context, round int64, theta []float32, ids []int64, workers int, do func(worker int, id int64, grad []float32) error) error
+	// Ones, if not nil, stands in for Worker where gradients are vectors of zeros and ones. It returns
+	// an evaluator for one goroutine, which appends the places of the ones of client id's vector at
+	// theta. If the mechanism counts ones, a client costs as much as its ones.
+	Ones func() func(id int64, theta []float32, places []int) []int
 	// CoordinateWorker returns an evaluator of coordinate j of client id's gradient; nil if
 	// a coordinate costs as much as a whole gradient.
 	CoordinateWorker func() func(id int64, theta []float32, j int) float32
@@ -75,6 +85,8 @@ type worker struct {
 	src        *rng.Stream
 	gradient   func(id int64, theta, grad []float32)
 	coordinate func(id int64, theta []float32, j int) float32 // nil: compute the whole gradient
+	ones       func(id int64, theta []float32, places []int) []int
+	places     []int
 	grad       []float32
 	report     *randomizer.Report
 	tally      *coordinator.Tally // tally of the open round
@@ -93,8 +105,14 @@ const (
 
 // New checks the configuration and returns the simulation, with its workers allocated.
 func New(c Config) (*Simulation, error) {
-	if (c.Worker == nil) == (c.Each == nil) || c.Client == nil || c.Coordinator == nil || c.Mechanism == nil {
-		return nil, errors.New("simulate: worker or each, client, coordinator and mechanism are required")
+	sources := 0
+	for _, given := range []bool{c.Worker != nil, c.Each != nil, c.Ones != nil} {
+		if given {
+			sources++
+		}
+	}
+	if sources != 1 || c.Client == nil || c.Coordinator == nil || c.Mechanism == nil {
+		return nil, errors.New("simulate: one of worker, each and ones, client, coordinator and mechanism are required")
 	}
 	if n := c.Coordinator.Announce().Population; n != c.Clients {
 		return nil, fmt.Errorf("simulate: there are %d clients, the coordinator counts on %d", c.Clients, n)
@@ -104,8 +122,8 @@ func New(c Config) (*Simulation, error) {
 		return nil, fmt.Errorf("simulate: %d blocks of %d clients, the coordinator counts on %d of %d",
 			c.Blocks.PerEpoch, c.Blocks.Clients, ann.PerEpoch, ann.Population)
 	}
-	if d := len(c.Coordinator.Parameters); d != c.Mechanism.Facts().Dim {
-		return nil, fmt.Errorf("simulate: the model has %d parameters, the mechanism %d", d, c.Mechanism.Facts().Dim)
+	if d := c.Coordinator.Dim(); d != c.Mechanism.Facts().Dim {
+		return nil, fmt.Errorf("simulate: reports have %d coordinates, the mechanism %d", d, c.Mechanism.Facts().Dim)
 	}
 	if !(c.Dropout >= 0 && c.Dropout < 1) {
 		return nil, fmt.Errorf("simulate: dropout = %v must lie in [0, 1)", c.Dropout)
@@ -126,9 +144,22 @@ func New(c Config) (*Simulation, error) {
 		if w.coordinate == nil && c.Worker != nil {
 			w.gradient, w.grad = c.Worker(), make([]float32, c.Mechanism.Facts().Dim)
 		}
+		if c.Ones != nil {
+			w.ones, w.grad = c.Ones(), make([]float32, c.Mechanism.Facts().Dim)
+			w.gradient = w.vector
+		}
 		s.workers = append(s.workers, w)
 	}
 	return s, nil
+}
+
+// vector writes out the vector of which ones tells the places.
+func (w *worker) vector(id int64, theta, grad []float32) {
+	clear(grad)
+	w.places = w.ones(id, theta, w.places[:0])
+	for _, j := range w.places {
+		grad[j] = 1
+	}
 }
 
 // Result is the result of one round.
@@ -272,6 +303,8 @@ func (s *Simulation) open(ctx context.Context, batch wire.Batch, progress func(i
 	// All messages of a client are made at its place in the first run: a sum does not depend on
 	// the order of messages, and a gradient is computed once.
 	clients := batch.Payloads[:batch.Clients()]
+	tallier, counts := s.config.Mechanism.(counter)
+	counts = counts && s.config.Ones != nil && carry == nil && batch.Messages <= 1 && tallier.AddOnes(nil, nil)
 	one := func(w *worker, id int64, grad []float32) error {
 		w.src.Reset(streamReport, uint64(batch.Round), uint64(id))
 		if batch.Messages > 1 && s.config.Client.Sums && carry == nil {
@@ -313,6 +346,12 @@ func (s *Simulation) open(ctx context.Context, batch wire.Batch, progress func(i
 		chunk := min(most, max(least, int64(len(clients)/(2*len(s.workers)))))
 		err = Parts(ctx, s.workers, int64(len(clients)), chunk, func(w *worker, _ int, from, to int64) error {
 			for _, id := range clients[from:to] {
+				if counts {
+					w.places = w.ones(id, theta, w.places[:0])
+					tallier.AddOnes(w.tally.Sum, w.places)
+					w.tally.Accepted++
+					continue
+				}
 				if w.coordinate == nil {
 					w.gradient(id, theta, w.grad)
 				}

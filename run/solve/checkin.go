@@ -8,28 +8,47 @@ import (
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/learn/optimize"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/mechanism/rng"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
+	"github.com/riffle-dp/riffle/protocol/mechanism"
 )
 
 // checkIn sums rounded gradients of clients who take part by coins of their own, which nobody
 // sees. Each coin has chance 1/T, so over T rounds a client is expected in one. A round of
-// fewer clients than the noise was made for is void, about once in a billion.
+// fewer clients than the plan counts on is void, about once in a billion.
 type checkIn struct {
 	vectorSum
 	ctx    context.Context
 	rounds int64
-	params vecsum.Params // of all rounds
+	least  int64 // clients of a round that is not void
+	made   design
 }
 
-// query returns the question about the cost of T such rounds if each client's noise has the
-// given sigma.
+// design is the noise of all rounds.
+type design interface {
+	// mechanism returns the mechanism of a round and its mean squared error by report, in rounds
+	// of m.least clients.
+	mechanism(m *checkIn) (r randomizer.Mechanism, mse float64, err error)
+	// worth returns the sigma of the question about the cost, and what tails add to delta.
+	worth(m *checkIn) (sigma, tail float64, err error)
+}
+
+// query returns the question about the cost of T such rounds if each client's noise, or that of
+// each aggregator, has the given sigma.
 func (m *checkIn) query(sigma float64, rounds int64) account.Query {
+	class := dp.Gaussian
+	if m.aggregated() {
+		class = dp.GaussianSum
+	}
 	return account.Query{
-		Trust: m.config.Trust.Recorded(), Participation: dp.CheckIn, Class: dp.Gaussian, Sigma: sigma,
+		Trust: m.config.Trust.Recorded(), Participation: dp.CheckIn, Class: class, Sigma: sigma,
 		Population: m.clients(), Gamma: 1 / float64(rounds), Rounds: rounds, Delta: dp.Counted(m.config.Delta, vecsum.TailShare),
 	}
 }
+
+// aggregated says whether the aggregators add the noise.
+func (m *checkIn) aggregated() bool { return m.config.NoiseBy == vecsum.ByAggregators }
 
 func (m *checkIn) clients() int64 { return m.config.N }
 
@@ -54,7 +73,11 @@ func (m *checkIn) noise() optimize.Noise {
 		if err != nil {
 			return math.Inf(1)
 		}
-		return float64(m.dim) * sigma * sigma * m.config.Clip * m.config.Clip * (1 + overhead)
+		mse := float64(m.dim) * sigma * sigma * m.config.Clip * m.config.Clip * (1 + overhead)
+		if m.aggregated() { // a report's share of the noise of two aggregators
+			mse *= 2 / float64(clients)
+		}
+		return mse
 	})
 }
 
@@ -72,31 +95,82 @@ func (m *checkIn) plan(method string, p optimize.Problem) (*optimize.Plan, error
 	if err != nil {
 		return nil, err
 	}
-	params, err := vecsum.Tight(vecsum.Target{
-		Sigma: sigma, Delta: m.config.Delta, Users: n, MinUsers: m.surely(m.rounds), Dim: m.dim, Radius: m.config.Clip,
-		Rounds: m.rounds, Overhead: overhead, Kind: vecsum.Skellam,
-	})
+	m.least = m.surely(m.rounds)
+	if m.aggregated() {
+		m.made, err = newAggregatedDesign(m, sigma)
+	} else {
+		m.made, err = newClientsDesign(m, sigma)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("solve: epsilon = %v at delta = %v in %d rounds: %w", m.config.Epsilon, m.config.Delta, m.rounds, err)
 	}
-	p.Noise = optimize.ReportNoise{MSE: float64(m.dim) * params.Variance(1), Dim: m.dim}
-	plan, err := optimize.NewPlan(method, p, optimize.Overrides{Given: true, Rounds: m.rounds, Batch: m.surely(m.rounds)})
+	r, mse, err := m.made.mechanism(m)
 	if err != nil {
 		return nil, err
 	}
-	m.params = params
+	p.Noise = optimize.ReportNoise{MSE: mse, Dim: m.dim}
+	plan, err := optimize.NewPlan(method, p, optimize.Overrides{Given: true, Rounds: m.rounds, Batch: m.least})
+	if err != nil {
+		return nil, err
+	}
 	for range plan.Stages {
-		if err := m.add(params, sigma); err != nil {
-			return nil, err
-		}
+		m.stages = append(m.stages, r)
 	}
 	return plan, nil
+}
+
+// clientsDesign is noise of the clients. sigma is the σ of each one's.
+type clientsDesign struct {
+	params vecsum.Params
+	sigma  float64
+}
+
+func newClientsDesign(m *checkIn, sigma float64) (design, error) {
+	p, err := vecsum.Tight(vecsum.Target{
+		Sigma: sigma, Delta: m.config.Delta, Users: m.clients(), MinUsers: m.least, Dim: m.dim, Radius: m.config.Clip,
+		Rounds: m.rounds, Overhead: overhead, Kind: vecsum.Skellam,
+	})
+	return clientsDesign{p, sigma}, err
+}
+
+func (d clientsDesign) mechanism(m *checkIn) (randomizer.Mechanism, float64, error) {
+	r, err := rounding(d.params, d.sigma)
+	return r, float64(m.dim) * d.params.Variance(1), err
+}
+
+func (d clientsDesign) worth(m *checkIn) (sigma, tail float64, err error) {
+	return d.params.Sigma(m.ctx, m.config.Delta, m.rounds)
+}
+
+// aggregatedDesign is noise of the aggregators, the same however many clients come. What is
+// released has the noise of both.
+type aggregatedDesign struct{ vecsum.Aggregated }
+
+func newAggregatedDesign(m *checkIn, sigma float64) (design, error) {
+	p, err := vecsum.NewAggregated(m.clients(), m.dim, m.config.Clip, sigma)
+	return aggregatedDesign{p}, err
+}
+
+func (d aggregatedDesign) mechanism(m *checkIn) (randomizer.Mechanism, float64, error) {
+	sigma, _, err := d.worth(m)
+	if err != nil {
+		return nil, 0, err
+	}
+	r, err := mechanism.NewAggregatedSum(d.Aggregated, sigma, m.least)
+	if err != nil {
+		return nil, 0, err
+	}
+	return r, r.Facts().MSE, nil
+}
+
+func (d aggregatedDesign) worth(m *checkIn) (sigma, tail float64, err error) {
+	return d.Sigma(m.rounds)
 }
 
 // prepare bounds the cost of the run from the noise that clients will draw. It fails if the
 // noise's tails exceed the share of δ that is kept for them.
 func (m *checkIn) prepare(*optimize.Plan) (eps, delta float64, err error) {
-	sigma, tail, err := m.params.Sigma(m.ctx, m.config.Delta, m.rounds)
+	sigma, tail, err := m.made.worth(m)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -133,7 +207,7 @@ func (m *checkIn) present(src rng.Source) []int64 {
 		}
 		places = append(places, place)
 	}
-	if int64(len(places)) < m.params.MinUsers {
+	if int64(len(places)) < m.least {
 		return nil
 	}
 	return places

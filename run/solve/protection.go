@@ -12,6 +12,7 @@ import (
 	"github.com/riffle-dp/riffle/dp/rdp"
 	"github.com/riffle-dp/riffle/internal/monotone"
 	"github.com/riffle-dp/riffle/learn/optimize"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/mechanism/rng"
 	"github.com/riffle-dp/riffle/mechanism/sample"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
@@ -54,6 +55,23 @@ func newProtection(ctx context.Context, c Config, method optimize.Method, dim in
 		return nil, fmt.Errorf("solve: optimizer pan-private hides an aggregator's memory, and with trust %s that holds nothing but protected reports: central or none", c.Trust)
 	}
 	who, _ := c.Trust.Defaults()
+	switch c.NoiseBy {
+	case "", vecsum.ByClients:
+	case vecsum.ByAggregators:
+		if !c.Trust.Is(dp.SumsOnly) {
+			return nil, fmt.Errorf("solve: noise-by %s goes with sums, trust %s, not %s", c.NoiseBy, dp.AnyTrust(dp.SumsOnly), c.Trust)
+		}
+		if who == dp.CheckIn {
+			break
+		}
+		mu, err := gaussianBudget(c, vecsum.TailShare)
+		if err != nil {
+			return nil, err
+		}
+		return &aggregatedSum{config: c, dim: dim, mu: mu}, nil
+	default:
+		return nil, fmt.Errorf("solve: noise-by %q must be %s or %s", c.NoiseBy, vecsum.ByClients, vecsum.ByAggregators)
+	}
 	switch {
 	case !c.Trust.Is(dp.Protecting):
 		return exact{dim: dim}, nil
@@ -197,19 +215,20 @@ func (m *vectorSum) prepare(p *optimize.Plan) (eps, delta float64, err error) {
 			return 0, 0, err
 		}
 		eps = math.Max(eps, cost)
-		if err := m.add(params, 0); err != nil {
+		r, err := rounding(params, 0)
+		if err != nil {
 			return 0, 0, err
 		}
+		m.stages = append(m.stages, r)
 	}
 	return eps, m.config.Delta, nil
 }
 
-// add makes params the parameters of the next stage. Clients round, and release draws the
-// noise of all of them at once; sigma is the σ of each client's noise.
-func (m *vectorSum) add(params vecsum.Params, sigma float64) error {
+// rounding returns the mechanism of a stage: clients round, and release draws the noise of all of
+// them at once. sigma is the σ of each client's noise.
+func rounding(params vecsum.Params, sigma float64) (randomizer.Mechanism, error) {
 	sum, err := mechanism.NewVectorSum(params, sigma)
-	m.stages = append(m.stages, mechanism.Rounding{VectorSum: sum})
-	return err
+	return mechanism.Rounding{VectorSum: sum}, err
 }
 
 // stream protects gradients by a pan-private aggregator, panMean, which takes them one after

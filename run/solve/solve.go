@@ -19,6 +19,7 @@ import (
 	"github.com/riffle-dp/riffle/learn/dataset"
 	"github.com/riffle-dp/riffle/learn/model"
 	"github.com/riffle-dp/riffle/learn/optimize"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 )
 
@@ -42,6 +43,8 @@ type Config struct {
 	Loss      string   // see model.ParseLoss; "": the loss of the synthetic law, else logistic
 	Optimizer string   // see optimize.Methods; "": agd, agd-smooth if the loss is not smooth
 	Trust     dp.Trust // "": dp.VectorSum, dp.Central if the optimiser is pan-private
+	// NoiseBy says who adds the noise of a sum; "": clients.
+	NoiseBy vecsum.NoiseBy
 
 	Epsilon, Delta float64 // the budget of the whole run; unused without privacy
 	Lambda         float64 // ridge λ/2·‖θ‖², which the server adds because it is public

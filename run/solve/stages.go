@@ -3,7 +3,6 @@ package solve
 import (
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/mechanism/rng"
-	"github.com/riffle-dp/riffle/protocol/mechanism"
 )
 
 // stages are the mechanisms that clients report with, by stage of the plan. Reports
@@ -37,7 +36,9 @@ func (s *tally) merge(other sum) error {
 
 func (m stages) release(src rng.Source, b batch, s sum, mean []float64) error {
 	counts := s.(*tally).sum
-	if v, ok := m[b.stage].(mechanism.Rounding); ok {
+	if v, ok := m[b.stage].(interface {
+		AddNoise(src rng.Source, sum []int64, n int64) error
+	}); ok {
 		if err := v.AddNoise(src, counts, b.clients); err != nil {
 			return err
 		}

@@ -60,23 +60,32 @@ type PrivacyConfig struct {
 	Gamma         float64 // γ, each client's chance to take part
 	Dropout       float64 // p′, the chance that a participant's report is lost
 	NMin          int64
-	Messages      int64 // m of each client in a round; 0: one
-	Rounds        int64
-	Randomizer    string // see randomizers
-	Bits          int64
-	Encoding      string  // of a report of privunit or stepunit; "": values
-	Steps         int64   // of stepunit
-	Edges         string  // scores, ascending, separated by commas; see parseEdges
-	Eps0          float64 // ε₀ of a report
-	Sigma         float64 // σ of a client's noise in a vector sum, in clip norms
-	Noise         vecsum.NoiseKind
-	Transport     string  // "": the noise is drawn from the sum's law instead
-	Honest        float64 // share of honest clients; 0: all
-	Clip          float64 // C, radius of the gradient's ball
-	ClipMode      client.ClipMode
-	Epsilon       float64 // budget ε; 0: none
-	Delta         float64
-	Bound         string
+	// MinClients is n of every round's charge in a task over a network whose roster may change, and
+	// the fewest that must be enrolled for a round; MaxClients are the most that a vector sum is made
+	// for. 0: the roster stays.
+	MinClients, MaxClients int64
+
+	Messages   int64 // m of each client in a round; 0: one
+	Receipts   bool  // whether clients can look up that their reports arrived; of tasks over a network
+	Rounds     int64
+	Randomizer string // see randomizers
+	Bits       int64
+	Tokens     bool    // whether each message needs a token of the registrar; of tasks over a network
+	Encoding   string  // of a report of privunit or stepunit; "": values
+	Steps      int64   // of stepunit
+	Edges      string  // scores, ascending, separated by commas; see parseEdges
+	Eps0       float64 // ε₀ of a report
+	Sigma      float64 // σ of a client's noise in a vector sum, or of each aggregator's, in clip norms
+	Noise      vecsum.NoiseKind
+	NoiseBy    vecsum.NoiseBy // "": clients
+	Proofs     string         // wire.ProofsPine, or "": none
+	Transport  string         // "": the noise is drawn from the sum's law instead
+	Honest     float64        // share of honest clients; 0: all
+	Clip       float64        // C, radius of the gradient's ball
+	ClipMode   client.ClipMode
+	Epsilon    float64 // budget ε; 0: none
+	Delta      float64
+	Bound      string
 }
 
 // LearningConfig describes the model and how it is learned.
@@ -94,6 +103,12 @@ type LearningConfig struct {
 	Average    float64
 	Radius     float64 // of the ℓ2 ball about 0; 0: no projection
 	Guard      string  // see parseGuard
+	// Evaluate is privately, or "": the clients measure nothing. Holdout is the share of their rows
+	// that they measure it on, LossLimit the largest loss of a row that counts, and EvaluateShare the
+	// share of the clip's radius that the measurement takes: the gradient is clipped to √(1−share²)
+	// of it.
+	Evaluate                          string
+	Holdout, EvaluateShare, LossLimit float64
 	// ClassWeights are public weights of classes, see weightsOf; "": all are equal.
 	ClassWeights string
 
@@ -175,15 +190,21 @@ func (c *Config) Fields() setting.Table {
 		{Name: "gamma", Part: privacy, Into: &c.Gamma, Range: "(0, 1]", Help: "each client's chance to take part, with --participation check-in"},
 		{Name: "dropout", Part: privacy, Into: &c.Dropout, Default: "0", Range: "[0, 1)", Help: "chance p' that a participant's report never arrives"},
 		{Name: "n-min", Part: privacy, Into: &c.NMin, Range: "[1, 1e12]", Help: "a round with fewer reports is void (default 2; with --participation once what a block surely has)"},
+		{Name: "min-clients", Part: privacy, Into: &c.MinClients, Range: "[1, 1e12]", Help: "of a task over a network: the number of enrolled clients that each round's cost counts on; rounds wait while fewer are enrolled, and others may join and leave"},
+		{Name: "max-clients", Part: privacy, Into: &c.MaxClients, Range: "[1, 1e12]", Help: "with --min-clients, of a vector sum: the most clients that may be enrolled (default twice those enrolled now)"},
 		{Name: "messages", Part: privacy, Into: &c.Messages, Range: fmt.Sprintf("[1, %d]", wire.MaxMessages), Help: "messages of each client in a round, each with eps0, which nobody can link: less noise for the same epsilon, more local epsilon (default 1)"},
+		{Name: "receipts", Part: privacy, Into: &c.Receipts, Help: "of a task over a network: publish after each round which receipts arrived, so that a client whose report was dropped notices (16 bytes a message)"},
+		{Name: "tokens", Part: privacy, Into: &c.Tokens, Help: "of a task over a network: each message needs a token of the registrar, so that nobody can stuff a round; it is charged for n-min clients (288 bytes a message)"},
 		{Name: "randomizer", Part: privacy, Into: &c.Randomizer, Values: randomizers(), Help: "%s (default stepunit for models of gradient histograms with trust shuffle, else privunit)"},
 		{Name: "bits", Part: privacy, Into: &c.Bits, Range: "[1, 1024]", Help: "coordinates of a report of rinf, or bits of r1 (default 1)"},
 		{Name: "encoding", Part: privacy, Into: &c.Encoding, Values: []string{randomizer.Values, randomizer.Seed + "\t16 bytes, whatever the model"}, Help: "of a report of privunit or stepunit: %s (default values; over a network seed up to eps0 12)"},
 		{Name: "steps", Part: privacy, Into: &c.Steps, Range: fmt.Sprintf("[1, %d]", randomizer.MaxSteps), Help: "caps of stepunit (default 3)"},
 		{Name: "edges", Part: privacy, Into: &c.Edges, Check: checkEdges, Help: "scores at which the caps of stepunit begin, as 0.95,1.49,2.02 (default: chosen for eps0)"},
 		{Name: "eps0", Part: privacy, Into: &c.Eps0, Range: fmt.Sprintf("(0, %d]", dp.MaxEps0), Help: "local privacy parameter of each report (default 2.5, of stepunit 2.8, or solved for --epsilon)"},
-		{Name: "sigma", Part: privacy, Into: &c.Sigma, Range: fmt.Sprintf("(0, %g]", dp.MaxSigma), Help: "of a vector sum: noise of each client in clip norms (default: solved for --epsilon, which then is 1)"},
+		{Name: "sigma", Part: privacy, Into: &c.Sigma, Range: fmt.Sprintf("(0, %g]", dp.MaxSigma), Help: "of a vector sum: noise of each client, or with noise-by aggregators of the sum, in clip norms (default: solved for --epsilon, which then is 1)"},
 		{Name: "noise", Part: privacy, Into: &c.Noise, Values: []string{string(vecsum.Binomial) + "\tthe default", string(vecsum.Skellam) + "\tthe default if distributed", string(vecsum.DiscreteGaussian)}, Help: "of a vector sum: %s"},
+		{Name: "noise-by", Part: privacy, Into: &c.NoiseBy, Values: []string{string(vecsum.ByClients) + "\tthe default", string(vecsum.ByAggregators) + "\teach of the two adds all of it; over a network with proofs"}, Help: "who adds a vector sum's noise: %s; then drop-outs, n-min and liars weaken nothing, and sigma is of the sum"},
+		{Name: "proofs", Part: privacy, Into: &c.Proofs, Values: []string{wire.ProofsPine}, Help: "of a vector sum over a network: each report carries a proof, %s, that its norm is at most the clip's, so that one liar moves the sum by no more; its noise is by aggregators (default: none)"},
 		{Name: "transport", Part: privacy, Into: &c.Transport, Values: []string{"shares\tadditive, to 2 aggregators", "bits\tone by one", "split-and-mix"}, Help: "of a vector sum: simulate every client's own noise and messages as %s (default: draw each sum by its law, which is faster)"},
 		{Name: "honest", Part: privacy, Into: &c.Honest, Range: "(0, 1]", Help: "of a vector sum: share of all clients, and of every round's, whose noise is relied on (default 1)"},
 		{Name: "clip", Part: privacy, Into: &c.Clip, Range: "(0, inf)", Help: "radius of the ball that gradients are clipped to (default: chosen for the model)"},
@@ -198,7 +219,11 @@ func (c *Config) Fields() setting.Table {
 		{Name: "momentum", Part: learning, Into: &c.Momentum, Range: "[0, 1)", Help: "momentum of cldp-sgd and adam (default 0.9; 0.5 for models of gradient histograms unless --lr is given)"},
 		{Name: "average", Part: learning, Into: &c.Average, Default: "0.2", Range: "[0, 1]", Help: "of cldp-sgd: average the iterates of this last part of the rounds; 0 releases the last iterate"},
 		{Name: "radius", Part: learning, Into: &c.Radius, Range: "(0, inf)", Help: "project parameters on the l2 ball of this radius (default: no projection; 8 with a convex optimizer)"},
-		{Name: "guard", Part: learning, Into: &c.Guard, Check: checkGuard, Help: "of a task over a network: keep the last good model where the coordinator's evaluation becomes worse by more, as accuracy:0.05 or loss:0.2, with :pause to wait for riffle task resume then (default: none)"},
+		{Name: "guard", Part: learning, Into: &c.Guard, Check: checkGuard, Help: "of a task over a network, or with evaluate private: keep the last good model where its evaluation becomes worse by more, as accuracy:0.05 or loss:0.2; of a task, with :pause, wait for riffle task resume then (default: none)"},
+		{Name: "evaluate", Part: learning, Into: &c.Evaluate, Values: []string{privately}, Help: "have clients measure loss and accuracy on rows that they hold out, as a part of their reports, with the same budget: %s, with trust vector-sum; the last round measures the model and takes no step (default: none)"},
+		{Name: "holdout", Part: learning, Into: &c.Holdout, Range: "(0, 1)", Help: "with evaluate: share of clients' rows that are never trained on (default 0.2)"},
+		{Name: "evaluate-share", Part: learning, Into: &c.EvaluateShare, Range: "(0, 1)", Help: "with evaluate: share s of the clip that the measurement takes; gradients are clipped to sqrt(1-s^2) of it (default 0.3)"},
+		{Name: "loss-limit", Part: learning, Into: &c.LossLimit, Range: "(0, 1e6]", Help: "with evaluate: the largest loss of a row that counts, a public number (default twice the loss of a uniform guess among the classes)"},
 		{Name: "seed", Part: running, Into: &c.Seed, Default: "1", Range: "[0, 9007199254740992]", Help: "seed of the simulation"},
 		{Name: "eval-every", Part: running, Into: &c.EvalEvery, Range: "[1, 1e9]", Help: "rounds between evaluations (default: about 40 evaluations)"},
 		{Name: "checkpoint-every", Part: running, Into: &c.CheckpointEvery, Default: "10", Range: "[1, 1e9]", Local: true, Help: "rounds between checkpoints"},

@@ -156,7 +156,7 @@ func TestRunIsTheOptimizer(t *testing.T) {
 			}
 			want, got := make([]float64, 3), make([]float64, 3)
 			o.Model(want)
-			r.optimizer.Model(got)
+			r.learner.Model(got)
 			for j := range want {
 				if !(math.Abs(got[j]-want[j]) <= 1e-5*(1+math.Abs(want[j]))) {
 					t.Errorf("%s, %s: model %v, package optimize has %v", method.Name, participation, got, want)

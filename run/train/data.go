@@ -125,6 +125,9 @@ func (c Config) readImages(classes []string, blanks bool) (train, test *dataset.
 		}
 		return train, test, nil
 	case c.ImageSize != "":
+		if _, err := os.Stat(data); data != "mnist" && err != nil {
+			return nil, nil, inputError("data %s: %v", data, err)
+		}
 		return nil, nil, inputError("image-size goes with a folder of PNG and JPEG files, a folder for each class, not with data %s", data)
 	}
 	train, test, err = dataset.ReadFolder(data)

@@ -72,6 +72,8 @@ type Metrics struct {
 	BaselineAccuracy *float64 `json:"baseline_accuracy,omitempty"` // absent for a regression
 	// Numbers are other figures, of a program or a table; see model.Evaluation.Metrics.
 	Numbers map[string]dp.Number `json:"metrics,omitempty"`
+	// Private is what clients measured in this round: of the model that the round began with.
+	Private *Measured `json:"private,omitempty"`
 }
 
 // readMetrics returns the lines up to the given round. Lines after them were written after

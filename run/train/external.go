@@ -236,7 +236,8 @@ func evaluation(numbers map[string]float64) *model.Evaluation {
 
 // baseline returns the program's figures of the best constant answer.
 func (p *program) baseline() Baseline {
-	b := Baseline{Baseline: model.Baseline{Accuracy: math.NaN(), Class: -1, Loss: math.NaN()}, Short: "not measured", Text: "the program gives none"}
+	b := unmeasured()
+	b.Text = "the program gives none"
 	if x, ok := p.start["baseline_loss"]; ok && !math.IsInf(x, 0) && !math.IsNaN(x) {
 		b.Loss = x
 		b.Short = fmt.Sprintf("%.4g", x)

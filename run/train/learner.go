@@ -3,9 +3,11 @@ package train
 import (
 	"cmp"
 	"fmt"
+	"math"
 
 	"github.com/riffle-dp/riffle/learn/dataset"
 	"github.com/riffle-dp/riffle/learn/model"
+	"github.com/riffle-dp/riffle/learn/statistic"
 )
 
 // defaultHidden is the number of hidden units of pca-mlp. It is small because the noise grows
@@ -73,6 +75,9 @@ type clients struct {
 	stage      *int           // index of the current one; it changes between rounds only
 	weights    []float64      // factors of the classes' gradients; nil: none
 	lambda     float64
+	evaluation *statistic.Evaluation // nil: clients measure nothing
+	heldOut    *holdouts             // rows that are measured on and never trained on
+	clip       float64               // of the gradient, with evaluation
 }
 
 func (c Config) newClients(t *dataset.Table, stages []*model.Model) (clients, error) {
@@ -83,7 +88,12 @@ func (c Config) newClients(t *dataset.Table, stages []*model.Model) (clients, er
 		population.PerClient = int(c.PerClient)
 		population.Scattered = c.Population <= int64(t.Len())/c.PerClient // if there are more clients they are bootstrapped
 	}
-	out.population, err = dataset.NewPopulation(population)
+	if out.evaluation = c.evaluation(stages[0]); out.evaluation != nil {
+		out.clip = c.Clip * math.Sqrt(1-c.EvaluateShare*c.EvaluateShare)
+	}
+	if out.population, err = dataset.NewPopulation(population); err == nil && out.evaluation != nil {
+		out.heldOut = c.heldOut(t, out.population)
+	}
 	return out, err
 }
 
@@ -101,6 +111,9 @@ func (c clients) worker() func(id int64, theta, grad []float32) {
 			weighting(grad, theta, c.weights[c.table.Y[row]], c.lambda)
 		}
 	}
+	if c.evaluation != nil {
+		return c.measuring(one)
+	}
 	if c.population.PerClient == 1 {
 		return func(id int64, theta, grad []float32) { one(c.population.Example(id, 0), theta, grad) }
 	}
@@ -116,6 +129,44 @@ func (c clients) worker() func(id int64, theta, grad []float32) {
 		for j, s := range sum {
 			grad[j] = float32(s / float64(c.population.PerClient))
 		}
+	}
+}
+
+// measuring is worker for clients who also measure the model. one computes the gradient of a row. A
+// client's gradient is the mean over the rows that it has not held out, clipped so that what is
+// measured has room behind it.
+func (c clients) measuring(one func(row int, theta, grad []float32)) func(id int64, theta, report []float32) {
+	m, answer, params := c.stages[0], answers(c.table), c.stages[0].Params
+	scratch, sum, held := m.NewScratch(), make([]float64, params), make([]bool, c.population.PerClient)
+	return func(id int64, theta, report []float32) {
+		grad := report[:params]
+		clear(sum)
+		c.heldOut.of(id, held)
+		var trained, measured int
+		var loss, correct float64
+		for i := range c.population.PerClient {
+			row := c.population.Example(id, i)
+			if held[i] {
+				l, right := m.Judge(theta, c.table.Row(row), answer(row), scratch)
+				loss += c.evaluation.Clip(l)
+				if right {
+					correct++
+				}
+				measured++
+				continue
+			}
+			one(row, theta, grad)
+			for j, g := range grad {
+				sum[j] += float64(g)
+			}
+			trained++
+		}
+		for j, s := range sum {
+			grad[j] = float32(s / float64(max(1, trained)))
+		}
+		clipTo(grad, c.clip)
+		n := float64(max(1, measured))
+		c.evaluation.Encode(measured, loss/n, correct/n, report[params:])
 	}
 }
 

@@ -121,6 +121,9 @@ func (l *Local) load(task wire.Task, out *learner) (odd, err error) {
 	if err := checkShape(m, task); err != nil {
 		return nil, err
 	}
+	if int64(c.width(m)) != task.Mechanism.Dim {
+		return nil, inputError("a report has %d values, the task says %d", c.width(m), task.Mechanism.Dim)
+	}
 	if out.dealt, err = c.newClients(t, []*model.Model{m}); err == nil {
 		out.dealt.weights, err = c.weights(d.classes)
 	}
@@ -128,8 +131,8 @@ func (l *Local) load(task wire.Task, out *learner) (odd, err error) {
 }
 
 func checkShape(m *model.Model, task wire.Task) error {
-	if int64(m.Params) != task.Mechanism.Dim {
-		return inputError("the model has %d parameters, the task says %d", m.Params, task.Mechanism.Dim)
+	if int64(m.Params) != task.Parameters() {
+		return inputError("the model has %d parameters, the task says %d", m.Params, task.Parameters())
 	}
 	return nil
 }

@@ -84,7 +84,13 @@ func (c PrivacyConfig) query() account.Query {
 		Rounds: c.Rounds, Messages: c.Messages, Delta: c.accountedDelta(),
 	}
 	if c.Trust.Is(dp.SumsOnly) {
-		q.Class, q.Sigma = dp.Gaussian, c.Sigma
+		if q.Class, q.Sigma = dp.Gaussian, c.Sigma; c.aggregated() {
+			q.Class, q.Dropout = dp.GaussianSum, 0 // who causes drop-outs may choose whom
+		}
+	}
+	if c.Tokens && q.Participation != dp.Once && !c.Trust.Is(dp.Alone) {
+		// Rounds are charged for n-min clients: protocol/coordinator/tokens.md.
+		q.Participation, q.Population, q.Reports, q.Gamma, q.Dropout = dp.All, c.NMin, 0, 0, 0
 	}
 	if blocks, err := c.blocks(); err == nil && q.Participation == dp.Once {
 		q.Participation, q.Population, q.Reports, q.Dropout = dp.All, c.NMin, 0, 0
@@ -100,10 +106,13 @@ func (c PrivacyConfig) queries() ([]planned, error) {
 	if !(c.Trust.Is(dp.SumsOnly) && c.Honest > 0 && c.Honest < 1) || c.Participation == dp.Once {
 		return []planned{{q, 1}}, nil
 	}
+	if c.aggregated() {
+		return []planned{{c.amongHonest(q), 1}}, nil
+	}
 	// This question covers whatever the clients that are not honest do: account/vecsum.md,
 	// "Honest".
 	sum := q
-	sum.Sum = vecsum.Params{Users: c.Population, MinUsers: c.NMin, Honest: c.Honest}
+	sum.Sum = vecsum.Params{Users: max(c.Population, c.MaxClients), MinUsers: c.NMin, Honest: c.Honest}
 	worst, err := sum.Gaussian(1)
 	if errors.Is(err, dp.ErrNoBound) { // all clients of a round may be honest, so random participation cannot lower the cost
 		worst, err = q, nil
@@ -113,25 +122,32 @@ func (c PrivacyConfig) queries() ([]planned, error) {
 		return nil, err
 	}
 	out := []planned{{worst, worst.Sigma}}
-	// This is the coordinator's charge if all come: it does not know which of a round's k are
-	// honest, so it charges k of Honest·n.
-	q.Population = int64(c.Honest * float64(q.Population))
-	switch {
-	case q.Participation == dp.CheckIn:
-		q.Gamma = min(1, q.Gamma/c.Honest)
-	case q.Participation == dp.All && q.Dropout > 0:
-		q.Participation, q.Gamma, q.Dropout = dp.CheckIn, min(1, (1-q.Dropout)/c.Honest), 0
-	default:
-		q.Population = 0 // the answer would be no larger than the first one
-	}
-	if q.Population > 0 {
-		out = append(out, planned{q, 1})
+	if q.Participation == dp.CheckIn || q.Participation == dp.All && q.Dropout > 0 {
+		out = append(out, planned{c.amongHonest(q), 1}) // otherwise it would be no larger than the first one
 	}
 	for i := range out {
 		out[i].query.Sigma = c.Sigma * out[i].worth
 	}
 	return out, nil
 }
+
+// amongHonest returns the question about the coordinator's charge if all come. It does not know
+// which of a round's k are honest, so it charges k of Honest·n.
+func (c PrivacyConfig) amongHonest(q account.Query) account.Query {
+	q.Population = int64(c.Honest * float64(q.Population))
+	switch {
+	case q.Participation == dp.CheckIn:
+		q.Gamma = min(1, q.Gamma/c.Honest)
+	case q.Participation == dp.All && q.Dropout > 0:
+		q.Participation, q.Gamma, q.Dropout = dp.CheckIn, min(1, (1-q.Dropout)/c.Honest), 0
+	case q.Participation == dp.Sampled:
+		q.Reports, q.Dropout = min(q.Reports, q.Population), 0
+	}
+	return q
+}
+
+// aggregated says whether the aggregators add a vector sum's noise.
+func (c PrivacyConfig) aggregated() bool { return c.NoiseBy == vecsum.ByAggregators }
 
 // Query returns the question about the cost of this many rounds of a resolved configuration.
 // An accountant answers it by any bound it knows.
@@ -307,6 +323,12 @@ func (c PrivacyConfig) limit() ledger.Config {
 	if c.Epsilon != 0 {
 		limit.MaxEps = c.Epsilon
 	}
+	switch {
+	case c.Proofs != "":
+		limit.MaxEps = min(limit.MaxEps, mechanism.MostEps)
+	case c.aggregated():
+		limit.MaxEps = min(limit.MaxEps, vecsum.MostEps)
+	}
 	return limit
 }
 
@@ -335,6 +357,13 @@ func (c PrivacyConfig) newMechanism(dim int) (randomizer.Mechanism, dp.Report, e
 	if !c.Trust.Is(dp.Protecting) {
 		m, err := randomizer.NewPlain(randomizer.Config{Dim: dim, Radius: c.Clip})
 		return m, dp.Report{}, err
+	}
+	if c.aggregated() {
+		m, err := c.newAggregatedSum(dim)
+		if err != nil {
+			return nil, dp.Report{}, err
+		}
+		return m, m.Event(), nil
 	}
 	if c.Trust.Is(dp.SumsOnly) {
 		m, err := c.newVectorSum(dim)
@@ -385,8 +414,11 @@ func (c PrivacyConfig) newVectorSum(dim int) (*mechanism.VectorSum, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Participation == dp.Once {
+	switch c.Participation {
+	case dp.Once:
 		most++ // blocks differ by one
+	case dp.All, dp.CheckIn:
+		most = max(most, c.MaxClients)
 	}
 	p, err := vecsum.Tight(vecsum.Target{Sigma: c.Sigma, Delta: c.Delta, Users: most, MinUsers: c.NMin, Honest: c.Honest, Dim: dim,
 		Radius: c.Clip, Rounds: c.Rounds, Kind: c.Noise})
@@ -398,4 +430,25 @@ func (c PrivacyConfig) newVectorSum(dim int) (*mechanism.VectorSum, error) {
 		return nil, err
 	}
 	return mechanism.NewVectorSum(p, sigma)
+}
+
+// newAggregatedSum designs a round whose aggregators add noise that is worth Sigma. Events are
+// charged a little more than what is asked for, if any.
+func (c PrivacyConfig) newAggregatedSum(dim int) (*mechanism.AggregatedSum, error) {
+	users := max(c.Population, c.MaxClients)
+	if c.Proofs != "" {
+		users = max(users, 1<<32) // it costs nothing, and clients may join
+	}
+	p, err := vecsum.NewAggregated(users, dim, c.Clip, c.Sigma)
+	if err != nil {
+		return nil, err
+	}
+	sigma, tail, err := p.Sigma(max(1, c.Rounds))
+	if err != nil {
+		return nil, err
+	}
+	if !(tail <= vecsum.TailShare*c.Delta) {
+		return nil, fmt.Errorf("what rounded noise adds to delta, %v, is above %v of it: %w", tail, vecsum.TailShare, dp.ErrNoBound)
+	}
+	return mechanism.NewAggregatedSum(p, sigma, max(1, int64(c.expectedReports())))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/protocol/client"
+	"github.com/riffle-dp/riffle/protocol/mechanism"
 	"github.com/riffle-dp/riffle/run/setting"
 )
 
@@ -70,7 +71,13 @@ func (c *Config) fill() {
 		}
 	}
 	switch {
-	case c.Trust.Is(dp.SumsOnly) && c.Noise == "":
+	case c.Proofs != "" && c.NoiseBy == "":
+		c.NoiseBy = vecsum.ByAggregators
+	case c.Proofs == "" && c.NoiseBy == vecsum.ByClients:
+		c.NoiseBy = ""
+	}
+	switch {
+	case c.Trust.Is(dp.SumsOnly) && c.Noise == "" && !c.aggregated():
 		_, noise := c.Trust.Defaults()
 		c.Noise = vecsum.NoiseKind(noise)
 	case c.Trust.Is(dp.LocallyPrivate) && c.Randomizer == "":
@@ -120,6 +127,24 @@ func (c Config) Check() error {
 		return inputError("messages = %d are reports that are private by themselves: trust %s has one of each client", c.Messages, c.Trust)
 	case !c.Trust.Is(dp.SumsOnly) && (c.Sigma != 0 || c.Noise != "" || c.Honest != 0 || c.Transport != ""):
 		return inputError("sigma, noise, honest and transport go with trust %s, not %s", dp.AnyTrust(dp.SumsOnly), c.Trust)
+	case c.Proofs != "" && !c.Trust.Is(dp.SumsOnly):
+		return inputError("proofs go with trust %s, not %s", dp.AnyTrust(dp.SumsOnly), c.Trust)
+	case !c.Trust.Is(dp.SumsOnly) && c.NoiseBy != "":
+		return inputError("noise-by goes with trust %s, not %s", dp.AnyTrust(dp.SumsOnly), c.Trust)
+	case c.Proofs != "" && c.NoiseBy == vecsum.ByClients:
+		return inputError("proofs %s bound the norm of what a client sends, and a client's own noise is longer than its gradient: leave out noise-by clients", c.Proofs)
+	case c.Proofs != "" && c.Honest != 0:
+		return inputError("honest = %v is of clients' noise: with proofs nobody relies on it; colluders of a coordinator's configuration are those who tell others what they know", c.Honest)
+	case c.Proofs != "" && c.Epsilon > mechanism.MostEps:
+		return inputError("epsilon = %v must be at most %d, up to which sums with proofs are counted", c.Epsilon, int(mechanism.MostEps))
+	case c.aggregated() && c.Epsilon > vecsum.MostEps:
+		return inputError("epsilon = %v must be at most %d, up to which noise-by aggregators is counted", c.Epsilon, vecsum.MostEps)
+	case c.aggregated() && c.Noise != "":
+		return inputError("noise = %s is of clients: with noise-by aggregators each aggregator adds discrete Gaussian noise", c.Noise)
+	case c.aggregated() && c.Transport != "":
+		return inputError("transport %s carries clients' own noise: with noise-by aggregators a simulation draws the aggregators' noise", c.Transport)
+	case c.aggregated() && c.planned():
+		return inputError("noise-by aggregators does not go with optimizer %s, whose bound on the loss is for noise that each report brings along: aggregators add the same noise to a round of few as of many; use %s, adam, or riffle solve, whose rounds have a least number of clients", c.Optimizer, cldpSGD)
 	case c.Transport == splitAndMix && c.Epsilon == 0:
 		return inputError("transport split-and-mix needs epsilon, a budget: what it adds to delta grows with e^epsilon")
 	case c.Noise == vecsum.DiscreteGaussian && c.Transport == "":
@@ -151,7 +176,7 @@ func (c Config) Check() error {
 	case c.Classes != "" && c.regression():
 		return inputError("classes goes with classes, and loss %s predicts numbers", c.Loss)
 	case !c.isCSV() && (c.Label != "" || c.Range != "" || c.TestFraction != 0 && c.ImageSize == ""):
-		return inputError("label, range and test-fraction go with a CSV file, and data is %s", c.Data)
+		return inputError("label, range and test-fraction go with a CSV file (test-fraction with image-size too), and data is %s", c.Data)
 	case c.isCSV() && c.ImageSize != "":
 		return inputError("image-size goes with a folder of PNG and JPEG files, and data is %s", c.Data)
 	case c.ImageColours != "" && c.ImageSize == "":
@@ -170,6 +195,9 @@ func (c Config) Check() error {
 		return inputError("eps0 = %v has no meaning with trust none", c.Eps0)
 	}
 	if err := c.checkWeights(); err != nil {
+		return err
+	}
+	if err := c.checkEvaluate(); err != nil {
 		return err
 	}
 	if c.planned() {
@@ -207,7 +235,7 @@ func (c *Config) resolvePopulation(examples int) error {
 			return err
 		}
 		c.NMin = min(2, c.Population)
-		if c.Participation == dp.Once || c.Trust.Is(dp.SumsOnly) {
+		if c.Participation == dp.Once || c.Trust.Is(dp.SumsOnly) && !c.aggregated() {
 			c.NMin = account.Surely(asked, c.chance())
 		}
 	}
@@ -230,15 +258,16 @@ func (c *Config) resolveLearning(m *model.Model) {
 			c.Clip = c.tableClip(m)
 		}
 	}
+	c.resolveEvaluate(m)
 }
 
 // newCLDPSGD returns the optimiser for any model.
-func (c Config) newCLDPSGD(m randomizer.Mechanism, start []float32) (*optimize.Optimizer, error) {
+func (c Config) newCLDPSGD(m randomizer.Mechanism, dim int, start []float32) (*optimize.Optimizer, error) {
 	var rates optimize.Schedule
 	var err error
 	if c.LR == theorem3 {
 		rates, err = optimize.NewTheorem3(optimize.Theorem3Config{
-			Diameter: 2 * c.Radius, Lipschitz: c.Clip, Norm: c.norm(), Dim: m.Facts().Dim, MSE: c.clientMSE(m), Reports: c.expectedReports(),
+			Diameter: 2 * c.Radius, Lipschitz: c.Clip, Norm: c.norm(), Dim: dim, MSE: c.clientMSE(m), Reports: c.expectedReports(),
 		})
 	} else {
 		rates, err = optimize.ParseSchedule(c.LR)
@@ -262,6 +291,6 @@ func (c Config) newCLDPSGD(m randomizer.Mechanism, start []float32) (*optimize.O
 		second = adamSecond
 	}
 	return optimize.NewCLDPSGD(optimize.CLDPSGDConfig{
-		Dim: m.Facts().Dim, Schedule: rates, Momentum: c.Momentum.Value, Second: second, Radius: c.Radius, AverageFrom: from, Start: wide,
+		Dim: dim, Schedule: rates, Momentum: c.Momentum.Value, Second: second, Radius: c.Radius, AverageFrom: from, Start: wide,
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/riffle-dp/riffle/learn/optimize"
 	"github.com/riffle-dp/riffle/learn/schedule"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/coordinator"
 	"github.com/riffle-dp/riffle/protocol/ledger"
@@ -52,7 +53,7 @@ type Run struct {
 	Evaluation *model.Evaluation
 
 	clients     clients
-	optimizer   *optimize.Optimizer
+	learner     coordinator.Learner
 	ledger      coordinator.Ledger
 	coordinator *coordinator.Coordinator
 	simulation  *simulate.Simulation
@@ -68,8 +69,20 @@ func Prepare(ctx context.Context, c Config) (*Run, error) {
 }
 
 func prepare(ctx context.Context, c Config) (*Run, error) {
-	if c.Guard != "" {
-		return nil, inputError("guard = %s is of tasks over a network (riffle task create): a simulation has no liars to guard against", c.Guard)
+	if c.MinClients != 0 || c.MaxClients != 0 {
+		return nil, inputError("min-clients and max-clients are for tasks over a network, whose clients join and leave; a simulation has n clients in every round")
+	}
+	if c.Guard != "" && c.Evaluate == "" {
+		return nil, inputError("guard = %s needs evaluate %s: without it only tasks over a network have a guard (riffle task create), for a simulation has no liars", c.Guard, privately)
+	}
+	if c.Receipts {
+		return nil, inputError("receipts are of tasks over a network (riffle task create): in a simulation nobody drops a report")
+	}
+	if c.Tokens {
+		return nil, inputError("tokens are of tasks over a network (riffle task create): in a simulation nobody stuffs a round")
+	}
+	if c.Proofs != "" {
+		return nil, inputError("proofs = %s are of tasks over a network (riffle task create, riffle demo): simulate noise-by %s, whose sums are the same", c.Proofs, vecsum.ByAggregators)
 	}
 	if c.Dim != 0 && c.Gradients == "" {
 		return nil, inputError("dim = %d is of tasks over a network (riffle task create): a simulation needs gradients, a program that has all clients' data", c.Dim)
@@ -121,7 +134,7 @@ func (c Config) resolve(ctx context.Context) (Config, *Data, *model.Model, error
 	if err := c.resolvePopulation(data.Train.Len()); err != nil {
 		return c, nil, nil, err
 	}
-	if err := c.resolvePrivacy(ctx, m.Params); err != nil {
+	if err := c.resolvePrivacy(ctx, c.width(m)); err != nil {
 		return c, nil, nil, err
 	}
 	c.resolveLearning(m)
@@ -148,7 +161,7 @@ func (c *Config) parts(d *Data, m *model.Model) (p parts, err error) {
 	if err := c.resolveEdges(m.Params); err != nil {
 		return p, inputError("%v", err)
 	}
-	if p.mechanism, p.promise, err = c.newMechanism(m.Params); err != nil {
+	if p.mechanism, p.promise, err = c.newMechanism(c.width(m)); err != nil {
 		return p, inputError("%v", err)
 	}
 	if c.planned() {
@@ -177,12 +190,23 @@ func (c Config) coordinator(p parts) (coordinator.Config, error) {
 	if p.plan != nil {
 		optimizer, err = p.plan.NewOptimizer()
 	} else {
-		optimizer, err = c.newCLDPSGD(p.mechanism, p.model.Init(uint64(c.Seed)))
+		optimizer, err = c.newCLDPSGD(p.mechanism, p.model.Params, p.model.Init(uint64(c.Seed)))
+	}
+	if err != nil {
+		return coordinator.Config{}, err
+	}
+	var learner coordinator.Learner = optimizer
+	var published int64
+	if c.Evaluate != "" {
+		published = int64(p.model.Params)
+		if learner, err = c.newEvaluated(optimizer, p); err != nil {
+			return coordinator.Config{}, err
+		}
 	}
 	return coordinator.Config{
-		Optimizer: optimizer, Mechanism: p.mechanism, Report: p.promise, Trust: c.Trust.Recorded(),
+		Optimizer: learner, ModelDim: published, Mechanism: p.mechanism, Report: p.promise, Trust: c.Trust.Recorded(),
 		Participation: c.Participation, Population: c.Population, Sample: c.K, Gamma: c.Gamma,
-		Blocks: p.blocks, MinReports: c.NMin, Messages: c.Messages, Clip: c.Clip, Honest: c.Honest,
+		Blocks: p.blocks, MinReports: c.NMin, Messages: c.Messages, Clip: c.Clip, Honest: c.Honest, Tokens: c.Tokens,
 	}, err
 }
 
@@ -196,12 +220,15 @@ func (r *Run) build() error {
 		}
 		r.clients.weights = r.weights
 		workers = simulate.Config{Worker: r.clients.worker, CoordinateWorker: r.clients.coordinateWorker, Clients: r.clients.population.Clients}
+		if r.clients.evaluation != nil {
+			workers.CoordinateWorker = nil
+		}
 	}
 	task, err := c.coordinator(p)
 	if err != nil {
 		return err
 	}
-	r.optimizer = task.Optimizer
+	r.learner = task.Optimizer
 	task.Task, task.Ledger = c.Fields().Digest(), ledger.Unprotected
 	if c.Trust.Is(dp.Protecting) {
 		if task.Ledger, err = ledger.New(r.Limit); err != nil {
@@ -420,6 +447,9 @@ func (r *Run) evaluate(watch Observer) error {
 	}
 	m.BaselineLoss, m.BaselineAccuracy = r.Baseline.figures()
 	m.Numbers = numbers(e)
+	if m.Private, err = r.measured(); err != nil {
+		return err
+	}
 	line, err := marshalMetrics([]Metrics{m})
 	if err != nil {
 		return err

@@ -28,6 +28,8 @@ type Summary struct {
 	BaselineLoss     *float64 `json:"baseline_loss,omitempty"`
 	// Numbers are the other figures that a program measured, or of a table all figures.
 	Numbers map[string]dp.Number `json:"metrics,omitempty"`
+	// Private is what clients measured of the model at last, with evaluate private.
+	Private *Measured `json:"private,omitempty"`
 	// LabelUnit is the factor that turns a loss into the units of the column to predict; absent
 	// if that was not scaled.
 	LabelUnit float64 `json:"label_unit,omitempty"`
@@ -96,6 +98,9 @@ func (r *Run) Summary() (*Summary, error) {
 	s.Baseline, s.Warnings = r.Baseline, r.Data.Warnings
 	s.BaselineLoss, s.BaselineAccuracy = s.Baseline.figures()
 	s.Numbers = numbers(e)
+	if s.Private, err = r.measured(); err != nil {
+		return nil, err
+	}
 	if r.Config.isCSV() {
 		s.Numbers = besideBaseline(s.Numbers, e, s.Baseline)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/riffle-dp/riffle/learn/model"
 	"github.com/riffle-dp/riffle/learn/optimize"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/protocol/coordinator"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/mechanism"
@@ -82,10 +83,13 @@ func NewTask(ctx context.Context, name string, c Config, e Enrolled) (*Setup, er
 		return nil, inputError("population = %d, enrolled are n = %d", c.Population, e.Clients)
 	}
 	c.Population = e.Clients
+	if err := c.counted(e.Clients); err != nil {
+		return nil, err
+	}
 	if err := c.begins(e.Initial); err != nil {
 		return nil, err
 	}
-	if c.Trust.Is(dp.SumsOnly) {
+	if c.Trust.Is(dp.SumsOnly) && c.Proofs == "" && c.NoiseBy != vecsum.ByAggregators {
 		c.Transport = shares
 	}
 	var err error
@@ -103,6 +107,29 @@ func NewTask(ctx context.Context, name string, c Config, e Enrolled) (*Setup, er
 	return t, t.describe(name, e.Population)
 }
 
+// counted makes n the number of clients that every round's cost counts on, if the roster of the
+// enrolled clients may change: what is planned then holds whoever joins or leaves.
+func (c *Config) counted(enrolled int64) error {
+	switch {
+	case c.MinClients == 0 && c.MaxClients == 0:
+		return nil
+	case c.MinClients == 0:
+		return inputError("max-clients = %d goes with min-clients", c.MaxClients)
+	case c.MinClients > enrolled:
+		return inputError("min-clients = %d, enrolled are n = %d", c.MinClients, enrolled)
+	case c.MaxClients != 0 && !c.Trust.Is(dp.SumsOnly):
+		return inputError("max-clients = %d goes with trust %s: single reports have no such limit", c.MaxClients, dp.AnyTrust(dp.SumsOnly))
+	case c.MaxClients != 0 && c.MaxClients < enrolled:
+		return inputError("max-clients = %d, enrolled are n = %d already", c.MaxClients, enrolled)
+	case c.Trust.Is(dp.SumsOnly) && c.Participation == dp.Once:
+		return inputError("min-clients = %d: a vector sum with participation once needs a roster that stays", c.MinClients)
+	case c.Trust.Is(dp.SumsOnly) && c.MaxClients == 0:
+		c.MaxClients = 2 * enrolled
+	}
+	c.Population = c.MinClients
+	return nil
+}
+
 // networked refuses settings that only a simulation can have.
 func (c Config) networked() error {
 	switch {
@@ -114,6 +141,8 @@ func (c Config) networked() error {
 		return inputError("optimizer %s changes the loss by stages that no task carries to its clients", c.Optimizer)
 	case c.Model == pcaMLP:
 		return inputError("model pca-mlp needs axes that no task carries to its clients")
+	case c.aggregated() && c.Proofs == "":
+		return inputError("noise-by aggregators needs proofs %s over a network: without a proof of its norm, one client's report could add anything to the sum", wire.ProofsPine)
 	case c.Transport != "" && c.Transport != shares:
 		return inputError("transport %s is simulated only: a network has shares", c.Transport)
 	}
@@ -178,6 +207,9 @@ func (c Config) task() *Setup {
 	if c.Transport == splitAndMix {
 		t.Assumes = "one honest shuffler, which withholds rounds below the minimum, stands in place of the aggregators"
 	}
+	if c.Proofs != "" {
+		t.Assumes = "each report carries a proof of its norm, of which one aggregator can tell nothing but that it holds (a usual assumption on TurboSHAKE128)"
+	}
 	if c.Encoding == randomizer.Seed {
 		t.Assumes = "reports are seeds, whose values look random to everybody (the usual assumption on AES-128)"
 	}
@@ -213,9 +245,12 @@ func (t *Setup) describe(name string, population wire.ID) error {
 		return err
 	}
 	var w wire.Mechanism
-	if m, ok := t.Mechanism.(*mechanism.VectorSum); ok {
+	switch m := t.Mechanism.(type) {
+	case *mechanism.VectorSum:
 		w = m.Describe()
-	} else {
+	case *mechanism.AggregatedSum:
+		w = m.Describe()
+	default:
 		shape, err := c.shape(t.Model.Params)
 		if err != nil {
 			return err
@@ -224,8 +259,12 @@ func (t *Setup) describe(name string, population wire.ID) error {
 			return err
 		}
 	}
-	t.Wire = wire.Task{Population: population, Name: name, Trust: c.Trust.Recorded(), Participation: c.Participation,
-		MinReports: c.NMin, Messages: c.Messages, Rounds: c.Rounds, Delta: c.Delta, Mechanism: w, Config: config}
+	var published int64
+	if c.Evaluate != "" {
+		published = int64(t.Model.Params)
+	}
+	t.Wire = wire.Task{ModelDim: published, Population: population, Name: name, Trust: c.Trust.Recorded(), Participation: c.Participation,
+		MinReports: c.NMin, MinClients: c.MinClients, Messages: c.Messages, Receipts: c.Receipts, Rounds: c.Rounds, Delta: c.Delta, Mechanism: w, Config: config}
 	again, err := wire.Decode[wire.Task](wire.Encode(t.Wire))
 	if err != nil {
 		return inputError("the task cannot be written down: %v", err)
@@ -242,7 +281,7 @@ func (t *Setup) checkMechanism() error {
 	if err != nil {
 		return inputError("the mechanism cannot be described: %v", err)
 	}
-	if m.Event() != t.parts.promise || m.Facts().Name != t.Mechanism.Facts().Name || m.Facts().Dim != t.Model.Params {
+	if m.Event() != t.parts.promise || m.Facts().Name != t.Mechanism.Facts().Name || m.Facts().Dim != t.Config.width(t.Model) {
 		return inputError("the task's mechanism promises %+v, the configuration's %+v", m.Event(), t.parts.promise)
 	}
 	return nil
@@ -276,7 +315,10 @@ func OpenTask(ctx context.Context, w wire.Task, data string, initial func(ctx co
 	if err := made.describe(w.Name, w.Population); err != nil {
 		return nil, err
 	}
-	if wire.Digest(made.Wire) != wire.Digest(w) {
+	if made.Config.Tokens {
+		made.Wire.Tokens = w.Tokens // the registrar's, made when the task was created
+	}
+	if wire.Digest(made.Wire) != wire.Digest(w) || made.Config.Tokens != (w.Tokens != wire.Tokens{}) {
 		return nil, inputError("the task that was signed cannot be made again from these data")
 	}
 	return &made, nil

@@ -49,6 +49,7 @@ func TestTaskIsMadeAgainFromWhatWasSigned(t *testing.T) {
 		"check-in":    func(c *Config) { c.Participation, c.Gamma, c.Trust = "check-in", .8, "distributed" },
 		"once":        func(c *Config) { c.Participation, c.K, c.Randomizer, c.ClipMode = "once", 20, "rinf", "coordinate" },
 		"vector-sum":  func(c *Config) { c.Trust, c.Epsilon = "vector-sum", 20 },
+		"receipts":    func(c *Config) { c.Receipts = true },
 		"per-client":  func(c *Config) { c.PerClient, c.Eps0 = 2, 1.5 },
 		"ranges":      func(c *Config) { c.Range = "*=0..2" },
 		"steps":       func(c *Config) { c.Randomizer, c.Steps = "stepunit", 2 },
@@ -72,6 +73,9 @@ func TestTaskIsMadeAgainFromWhatWasSigned(t *testing.T) {
 				}
 			} else if w.Encoding != "" || len(w.Edges) != strings.Count(made.Config.Edges, ".") {
 				t.Errorf("a task with %+v, configured as %+v", w, made.Config)
+			}
+			if made.Wire.Receipts != (name == "receipts") || bytes.Contains(made.Wire.Config, []byte("receipts")) != made.Wire.Receipts {
+				t.Errorf("receipts %t in\n%s", made.Wire.Receipts, made.Wire.Config)
 			}
 			if bytes.Contains(made.Wire.Config, []byte(filepath.Dir(path))) {
 				t.Error("the task shows a path of the coordinator's machine")
