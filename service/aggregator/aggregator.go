@@ -22,8 +22,10 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
+	"github.com/riffle-dp/riffle/mechanism/vecsum/proved"
 	"github.com/riffle-dp/riffle/protocol/envelope"
 	"github.com/riffle-dp/riffle/protocol/mechanism"
+	"github.com/riffle-dp/riffle/protocol/token"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/batch"
 	"github.com/riffle-dp/riffle/service/endpoint"
@@ -38,6 +40,9 @@ type storage interface {
 	// PutObject stores data under a name, which never gets other data.
 	PutObject(ctx context.Context, name string, data []byte) error
 	GetObject(ctx context.Context, name string) ([]byte, error)
+	Delete(ctx context.Context, k store.Kind, name string) error
+	List(ctx context.Context, k store.Kind, prefix string) ([]string, error)
+	historyStore
 }
 
 // Config configures an aggregator. Coordinator, Keyring, Shuffler and Store are required.
@@ -46,6 +51,11 @@ type Config struct {
 	Keyring     *envelope.Keyring // the keys that shares are sealed to
 	Shuffler    batch.Source
 	Store       storage
+	// Mark is the high-water mark of the rounds that were summed; nil: a store that was restored
+	// from an old copy is not noticed.
+	Mark markStore
+	// Key signs which reports a round with proofs is summed over. Such rounds need it and Mark.
+	Key ed25519.PrivateKey
 	// MinReports is the fewest reports that this aggregator sums, whatever a task says.
 	// Default 2.
 	MinReports int64
@@ -60,12 +70,14 @@ type Service struct {
 	config Config
 	// Work continues when the caller has gone: the caller asks again and then finds the
 	// result. It ends with the context given to New.
-	work context.Context
+	work    context.Context
+	history *history // nil without a mark
 
 	mu     sync.Mutex
 	rounds map[[32]byte]*round // the rounds worked on last, no more than live of them
 	order  [][32]byte
 	counts Counts
+	epochs map[[32]byte]wire.TokenKeys // by their digests; at most mostEpochs
 }
 
 // Counts are the totals of an aggregator since it started.
@@ -89,10 +101,14 @@ func (s *Service) Snapshot() Counts {
 	return c
 }
 
-// New checks the configuration. When ctx ends, so does all work under way; later requests fail.
+// New checks the configuration and compares the store with its mark. When ctx ends, so does all
+// work under way; later requests fail.
 func New(ctx context.Context, c Config) (*Service, error) {
 	if len(c.Coordinator) != ed25519.PublicKeySize || c.Keyring == nil || c.Store == nil {
 		return nil, errors.New("aggregator: the coordinator's key, a keyring and a store are required")
+	}
+	if c.Key != nil && len(c.Key) != ed25519.PrivateKeySize {
+		return nil, errors.New("aggregator: the signing key has the wrong size")
 	}
 	if c.MinReports < 0 || c.Workers < 0 {
 		return nil, errors.New("aggregator: n-min and workers must not be negative")
@@ -109,7 +125,14 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Service{config: c, work: ctx, rounds: map[[32]byte]*round{}, counts: Counts{Refused: map[wire.Reason]int64{}}}, nil
+	s := &Service{config: c, work: ctx, rounds: map[[32]byte]*round{}, counts: Counts{Refused: map[wire.Reason]int64{}}}
+	if c.Mark != nil {
+		s.history = newHistory(c.Store, c.Mark)
+		if err := s.history.open(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return s, s.sweep(ctx, hash{}, 0)
 }
 
 // no returns an error that refuses a request.
@@ -122,6 +145,8 @@ type round struct {
 	mu     sync.Mutex // serves one request at a time
 	job    *job
 	opened *vecsum.Aggregator // sum of all shares except those of exclusion; nil: they have to be opened again
+
+	exchange *exchanged // of a round with proofs; nil: it begins with place 0
 }
 
 // job is a round, as described by its signed messages.
@@ -129,9 +154,12 @@ type job struct {
 	task         wire.Task
 	announcement wire.Announcement
 	closed       wire.RoundClosed
-	digest       [32]byte // digest of the announcement
-	sum          *mechanism.VectorSum
+	digest       [32]byte                 // digest of the announcement
+	sum          *mechanism.VectorSum     // nil if the reports carry proofs
+	proved       *mechanism.AggregatedSum // nil if they carry none
+	key          proved.VerifyKey         // of their proofs
 	minReports   int64
+	tokens       *token.Keys // nil: reports have no tokens
 }
 
 // live is the number of rounds that are held in memory.
@@ -143,6 +171,8 @@ func (s *Service) round(announcement [32]byte) *round {
 	r := s.rounds[announcement]
 	if r == nil {
 		if len(s.order) == live {
+			old := s.rounds[s.order[0]]
+			go func() { old.mu.Lock(); defer old.mu.Unlock(); s.drop(old) }()
 			delete(s.rounds, s.order[0])
 			s.order = s.order[1:]
 		}
@@ -173,12 +203,18 @@ func (s *Service) parse(body []byte) (*job, error) {
 		return nil, err
 	}
 	j := &job{}
+	var signedKey []byte
 	message, err := wire.Verify(s.config.Coordinator, wire.LabelTask, signedTask)
 	if err != nil {
 		return nil, no(wire.BadSignature, "the task is not signed by the coordinator")
 	}
 	if j.task, err = wire.Decode[wire.Task](message); err != nil {
 		return nil, no(wire.Malformed, "%v", err)
+	}
+	if j.task.Mechanism.Sum.Proved() {
+		if signedClosed, signedKey, err = split(signedClosed); err != nil {
+			return nil, err
+		}
 	}
 	if message, err = wire.Verify(s.config.Coordinator, wire.LabelAnnouncement, signedAnnouncement); err != nil {
 		return nil, no(wire.BadSignature, "the announcement is not signed by the coordinator")
@@ -193,7 +229,10 @@ func (s *Service) parse(body []byte) (*job, error) {
 		return nil, no(wire.Malformed, "%v", err)
 	}
 	j.digest = wire.Digest(j.announcement)
-	return j, s.check(j)
+	if err := s.check(j); err != nil || j.proved == nil {
+		return j, err
+	}
+	return j, s.proofKey(j, signedKey)
 }
 
 // check compares a round with its task and this aggregator's rules.
@@ -203,9 +242,14 @@ func (s *Service) check(j *job) error {
 	if err != nil {
 		return no(wire.Malformed, "%v", err)
 	}
-	sum, ok := m.(*mechanism.VectorSum)
+	switch m := m.(type) {
+	case *mechanism.VectorSum:
+		j.sum = m
+	case *mechanism.AggregatedSum:
+		j.proved = m
+	}
 	switch {
-	case !ok || !t.Trust.Is(dp.SumsOnly):
+	case j.sum == nil && j.proved == nil || !t.Trust.Is(dp.SumsOnly):
 		return no(wire.Malformed, "the task is not a vector sum")
 	case a.Task != wire.Digest(*t):
 		return no(wire.UnknownRound, "the announcement is of another task")
@@ -215,23 +259,30 @@ func (s *Service) check(j *job) error {
 	case c.Void:
 		return no(wire.Closed, "the round is void")
 	}
-	j.sum, j.minReports = sum, max(s.config.MinReports, t.MinReports)
+	j.minReports = max(s.config.MinReports, t.MinReports)
 	if c.Reports < j.minReports {
 		return no(wire.Excluded, "%d reports are fewer than the %d that this aggregator sums", c.Reports, j.minReports)
 	}
-	_, vector, err := mechanism.ContentSizes(sum)
+	if j.proved != nil {
+		if err := s.checkProved(j); err != nil {
+			return err
+		}
+	}
+	_, vector, err := mechanism.ContentSizes(m)
 	if err != nil {
 		return no(wire.Malformed, "%v", err)
 	}
-	if size, err := envelope.PartSize(a.Aggregator.Suite, vector); err != nil || size != a.ShareBytes {
+	if size, err := envelope.PartSize(a.Aggregator.Suite, t.Attachments().Size(vector)); err != nil || size != a.ShareBytes {
 		return no(wire.WrongSize, "shares of %d bytes, want %d", a.ShareBytes, size)
 	}
-	return nil
+	j.tokens, err = s.tokenKeys(t)
+	return err
 }
 
 // prepare opens a closed round's shares and returns its exclusion: the shares that it cannot
 // sum. body holds length and signed task, length and signed announcement, and the shuffler's
-// signed statement on the closed round.
+// signed statement on the closed round. If the reports carry proofs, the statement has its length
+// too, and the signed key of the proofs follows; nothing is opened then, and the exclusion has no places.
 func (s *Service) prepare(body []byte) (wire.Exclusion, error) {
 	ctx := s.work
 	j, err := s.parse(body)
@@ -245,6 +296,13 @@ func (s *Service) prepare(body []byte) (wire.Exclusion, error) {
 	if err == nil {
 		if rec.Closed != hash(wire.Digest(j.closed)) {
 			return wire.Exclusion{}, no(wire.SecondReport, "the round was closed otherwise")
+		}
+		if j.proved != nil {
+			if err := s.sameKey(j, rec); err != nil {
+				return wire.Exclusion{}, err
+			}
+			r.job = j
+			return wire.Exclusion{Announcement: j.digest, Reports: j.closed.Reports}, nil
 		}
 		e, err := s.exclusion(ctx, rec)
 		if err == nil && rec.IDs == (hash{}) {
@@ -271,21 +329,28 @@ func (s *Service) prepare(body []byte) (wire.Exclusion, error) {
 		own.Shares != j.closed.Shares || own.Reports != j.closed.Reports || own.Chunks != j.closed.Chunks {
 		return wire.Exclusion{}, no(wire.SecondReport, "the round was closed otherwise")
 	}
-	sum, ids, failed, err := s.open(ctx, j, nil)
+	if j.proved != nil {
+		if err := s.createProved(ctx, j); err != nil {
+			return wire.Exclusion{}, err
+		}
+		r.job = j
+		s.count(func(c *Counts) { c.Prepared++ })
+		return wire.Exclusion{Announcement: j.digest, Reports: j.closed.Reports}, nil
+	}
+	var receipts *batch.Receipts
+	if j.task.Receipts {
+		receipts = new(batch.Receipts)
+	}
+	sum, ids, failed, err := s.open(ctx, j, nil, receipts)
 	if err != nil {
 		return wire.Exclusion{}, err
 	}
 	e := wire.Exclusion{Announcement: j.digest, Reports: j.closed.Reports, Places: failed}
-	if err := s.create(ctx, j, &e, &wire.ShareIDs{Announcement: j.digest, IDs: ids}); err != nil {
+	if err := s.create(ctx, j, &e, &wire.ShareIDs{Announcement: j.digest, IDs: ids}, receipts); err != nil {
 		return wire.Exclusion{}, err
 	}
 	r.job, r.opened = j, sum
-	s.count(func(c *Counts) {
-		c.Prepared++
-		if len(failed) > 0 {
-			c.Refused[wire.OutOfRange] += int64(len(failed))
-		}
-	})
+	s.count(func(c *Counts) { c.Prepared++ })
 	s.config.Log.Info("round is prepared", "round", j.closed.Round, "reports", j.closed.Reports, "excluded", len(failed))
 	return e, nil
 }
@@ -297,8 +362,9 @@ func (s *Service) count(f func(*Counts)) {
 }
 
 // open sums all shares except those at the places in out, which ascend. It returns the report
-// ids by place and the places of the shares that cannot be summed.
-func (s *Service) open(ctx context.Context, j *job, out []int64) (*vecsum.Aggregator, [][16]byte, []int64, error) {
+// ids by place and the places of the shares that cannot be summed. It collects the receipts of
+// all shares unless receipts is nil.
+func (s *Service) open(ctx context.Context, j *job, out []int64, receipts *batch.Receipts) (*vecsum.Aggregator, [][16]byte, []int64, error) {
 	begin := time.Now()
 	defer func() { s.count(func(c *Counts) { c.Seconds += time.Since(begin).Seconds() }) }()
 	shares, err := j.sum.Shares(j.digest)
@@ -313,19 +379,31 @@ func (s *Service) open(ctx context.Context, j *job, out []int64) (*vecsum.Aggreg
 		// Chunks stays 0: the signed statement counts the coordinator's chunks only, and chunks
 		// of shares have another size.
 		Digest: j.closed.Shares, Size: j.announcement.ShareBytes, Workers: s.config.Workers}
-	open := func(_ int, c wire.Chunk) ([][]byte, error) {
-		opened := make([][]byte, c.Len())
+	attached := j.task.Attachments()
+	round := j.tokenRound()
+	open := func(_ int, c wire.Chunk) ([]shown, error) {
+		opened := make([]shown, c.Len())
 		for i := range opened {
-			opened[i], _ = s.config.Keyring.OpenPart(envelope.Aggregator, j.digest, c.Item(i))
+			o := &opened[i]
+			content, err := s.config.Keyring.OpenPart(envelope.Aggregator, j.digest, c.Item(i))
+			if err != nil {
+				continue
+			}
+			if o.content, o.with, err = attached.Split(content); err == nil && receipts != nil {
+				receipts.Add(o.with.Receipt)
+			}
+			o.valid = o.content != nil && (round == nil || round.Valid(0, &o.with.Token))
 		}
 		return opened, nil
 	}
 	ids := make([][16]byte, j.closed.Reports)
+	refused := map[wire.Reason]int64{}
 	var failed []int64
 	next := 0
-	then := func(place int64, _ wire.Chunk, opened [][]byte) error {
-		for i, content := range opened {
-			at := place + int64(i)
+	then := func(place int64, _ wire.Chunk, opened []shown) error {
+		for i := range opened {
+			o := &opened[i]
+			content, at := o.content, place+int64(i)
 			if next < len(out) && out[next] == at {
 				next++
 				continue
@@ -333,8 +411,18 @@ func (s *Service) open(ctx context.Context, j *job, out []int64) (*vecsum.Aggreg
 			if at >= j.closed.Reports {
 				continue // the batch has more than was signed: batch.Read returns an error
 			}
-			if content == nil || sum.Add(content) != nil {
+			var why wire.Reason
+			switch {
+			case content != nil && !o.valid:
+				why = wire.NoToken
+			case content != nil && round != nil && !round.Take(0, &o.with.Token):
+				why = wire.SpentToken
+			case content == nil || sum.Add(content) != nil:
+				why = wire.OutOfRange
+			}
+			if why != "" {
 				failed = append(failed, at)
+				refused[why]++
 			} else if ids[at], err = shares.ReportID(content, 1); err != nil {
 				return err // ReportID cannot fail once Add has taken the content
 			}
@@ -344,12 +432,19 @@ func (s *Service) open(ctx context.Context, j *job, out []int64) (*vecsum.Aggreg
 	if err := batch.Read(ctx, reader, open, then); err != nil {
 		return nil, nil, nil, fmt.Errorf("aggregator: %w", err)
 	}
+	if out == nil { // a share is counted once
+		s.count(func(c *Counts) {
+			for why, n := range refused {
+				c.Refused[why] += n
+			}
+		})
+	}
 	return sum, ids, failed, nil
 }
 
 // addIDs stores the report ids of a round that an earlier version prepared.
 func (s *Service) addIDs(ctx context.Context, j *job, rec record, revision uint64, own wire.Exclusion) error {
-	_, ids, failed, err := s.open(ctx, j, nil)
+	_, ids, failed, err := s.open(ctx, j, nil, nil)
 	if err != nil {
 		return err
 	}
@@ -357,117 +452,6 @@ func (s *Service) addIDs(ctx context.Context, j *job, rec record, revision uint6
 		return errors.New("aggregator: the batch opens otherwise the second time")
 	}
 	return s.keepIDs(ctx, j.digest, rec, revision, &wire.ShareIDs{Announcement: j.digest, IDs: ids})
-}
-
-// shareIDs returns the report ids of a prepared round's shares, as far as this aggregator has
-// them. The coordinator compares them with the ids of its own shares, and leaves out the places
-// that differ.
-func (s *Service) shareIDs(announcement [32]byte) (wire.ShareIDs, error) {
-	rec, _, err := s.load(s.work, announcement)
-	if errors.Is(err, store.ErrNotFound) {
-		return wire.ShareIDs{}, no(wire.UnknownRound, "the round was not prepared")
-	}
-	if err != nil {
-		return wire.ShareIDs{}, err
-	}
-	if rec.IDs == (hash{}) {
-		return wire.ShareIDs{}, no(wire.Unavailable, "the round has to be prepared again after an update")
-	}
-	return s.ids(s.work, rec)
-}
-
-// sum returns the partial sum of a prepared round without the reports of a signed exclusion.
-// It does so for one exclusion only, as often as it is asked.
-func (s *Service) sum(announcement [32]byte, signed []byte) (wire.Partial, error) {
-	ctx := s.work
-	message, err := wire.Verify(s.config.Coordinator, wire.LabelExclusion, signed)
-	if err != nil {
-		return wire.Partial{}, no(wire.BadSignature, "the exclusion is not signed by the coordinator")
-	}
-	e, err := wire.Decode[wire.Exclusion](message)
-	if err != nil {
-		return wire.Partial{}, no(wire.Malformed, "%v", err)
-	}
-	if e.Announcement != announcement {
-		return wire.Partial{}, no(wire.UnknownRound, "the exclusion is of another round")
-	}
-	r := s.round(announcement)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	rec, revision, err := s.load(ctx, announcement)
-	if errors.Is(err, store.ErrNotFound) {
-		return wire.Partial{}, no(wire.UnknownRound, "the round was not prepared")
-	}
-	if err != nil {
-		return wire.Partial{}, err
-	}
-	digest := hash(wire.Digest(e))
-	if rec.Summed != (hash{}) && rec.Summed != digest {
-		return wire.Partial{}, no(wire.SecondReport, "the round was summed with another exclusion")
-	}
-	if rec.Partial != (hash{}) {
-		return s.partial(ctx, rec)
-	}
-	own, err := s.exclusion(ctx, rec)
-	if err != nil {
-		return wire.Partial{}, err
-	}
-	switch left := e.Reports - int64(len(e.Places)); {
-	case e.Reports != own.Reports:
-		return wire.Partial{}, no(wire.UnknownRound, "the round has %d reports", own.Reports)
-	case !contains(e.Places, own.Places):
-		return wire.Partial{}, no(wire.Excluded, "the exclusion lacks reports that cannot be summed")
-	case left < rec.MinReports || left < s.config.MinReports:
-		return wire.Partial{}, no(wire.Excluded, "%d reports would be left, the fewest that are summed are %d", left, max(rec.MinReports, s.config.MinReports))
-	}
-	if r.job == nil {
-		// Nobody has asked to prepare the round since the start. Only that request brings the
-		// round's messages.
-		return wire.Partial{}, no(wire.Unavailable, "the round has to be prepared again after a restart")
-	}
-	if rec.Summed == (hash{}) {
-		rec.Summed = digest
-		if revision, err = s.put(ctx, announcement, rec, revision); err != nil {
-			return wire.Partial{}, err
-		}
-	}
-	sum := r.opened
-	if sum == nil || len(e.Places) != len(own.Places) {
-		var failed []int64
-		if sum, _, failed, err = s.open(ctx, r.job, e.Places); err != nil {
-			return wire.Partial{}, err
-		}
-		if len(failed) != 0 {
-			return wire.Partial{}, fmt.Errorf("aggregator: the batch opens otherwise the second time")
-		}
-	}
-	r.opened = nil // a sum can be closed only once
-	p, err := sum.Close()
-	if err != nil {
-		return wire.Partial{}, no(wire.Excluded, "%v", err)
-	}
-	out := wire.Partial{Announcement: announcement, Exclusion: digest, Tag: p.Tag, Index: int64(p.Index),
-		Clients: p.Clients, Reports: p.Reports, Sums: p.Sums}
-	if err := s.keep(ctx, announcement, rec, revision, &out); err != nil {
-		return wire.Partial{}, err
-	}
-	s.count(func(c *Counts) { c.Summed++; c.Reports += p.Clients })
-	s.config.Log.Info("round is summed", "round", rec.Round, "reports", p.Clients)
-	return out, nil
-}
-
-// contains says whether all elements of some are in all; both ascend.
-func contains(all, some []int64) bool {
-	i := 0
-	for _, v := range some {
-		for i < len(all) && all[i] < v {
-			i++
-		}
-		if i == len(all) || all[i] != v {
-			return false
-		}
-	}
-	return true
 }
 
 // recordPrefix begins the keys of rounds.

@@ -8,10 +8,12 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"iter"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -37,6 +39,63 @@ type memory struct {
 	values   map[string][]byte
 	revision map[string]uint64
 	objects  map[string][]byte
+	entries  [][]byte
+}
+
+func newMemory() *memory {
+	return &memory{values: map[string][]byte{}, revision: map[string]uint64{}, objects: map[string][]byte{}}
+}
+
+// copied is a backup.
+func (m *memory) copied() *memory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return &memory{values: maps.Clone(m.values), revision: maps.Clone(m.revision), objects: maps.Clone(m.objects), entries: slices.Clone(m.entries)}
+}
+
+func (m *memory) Delete(_ context.Context, _ store.Kind, name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.objects[name] == nil {
+		return store.ErrNotFound
+	}
+	delete(m.objects, name)
+	return nil
+}
+
+func (m *memory) List(_ context.Context, _ store.Kind, prefix string) (names []string, _ error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name := range m.objects {
+		if strings.HasPrefix(name, prefix) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func (m *memory) AppendEntry(_ context.Context, after uint64, data []byte) (uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if uint64(len(m.entries)) != after {
+		return 0, store.ErrConflict
+	}
+	m.entries = append(m.entries, data)
+	return after + 1, nil
+}
+
+func (m *memory) Entries(context.Context) iter.Seq2[store.Message, error] {
+	return func(yield func(store.Message, error) bool) {
+		m.mu.Lock()
+		entries := slices.Clone(m.entries)
+		m.mu.Unlock()
+		for i, e := range entries {
+			if !yield(store.Message{Seq: uint64(i) + 1, Data: e}, nil) {
+				return
+			}
+		}
+	}
 }
 
 func (m *memory) Get(_ context.Context, key string) (store.Entry, error) {
@@ -83,6 +142,7 @@ type world struct {
 	stop   func() // ends the work of the aggregator that was started last
 	server *httptest.Server
 	store  *memory
+	mark   markStore // nil: none
 	sum    *mechanism.VectorSum
 	task   wire.Task
 	a      wire.Announcement
@@ -107,7 +167,7 @@ func signer(t *testing.T) ed25519.PrivateKey {
 // summed.
 func newWorld(t *testing.T, bad ...int) *world {
 	t.Helper()
-	w := &world{t: t, key: signer(t), store: &memory{values: map[string][]byte{}, revision: map[string]uint64{}, objects: map[string][]byte{}}}
+	w := &world{t: t, key: signer(t), store: newMemory()}
 	k, err := envelope.GenerateKey(wire.X25519, time.Now().Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
@@ -188,17 +248,21 @@ func (w *world) fill(a wire.Announcement, bad []int) (parts, shares [][]byte) {
 // start returns an aggregator on the world's store.
 func (w *world) start() *Service {
 	w.t.Helper()
+	s, err := w.tryStart()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
+func (w *world) tryStart() (*Service, error) {
 	tr := &http.Transport{}
 	w.t.Cleanup(tr.CloseIdleConnections)
 	ctx, stop := context.WithCancel(context.Background())
 	w.stop = stop
 	w.t.Cleanup(stop)
-	s, err := New(ctx, Config{Coordinator: w.key.Public().(ed25519.PublicKey), Keyring: w.ring, Store: w.store, Workers: 2,
+	return New(ctx, Config{Coordinator: w.key.Public().(ed25519.PublicKey), Keyring: w.ring, Store: w.store, Mark: w.mark, Workers: 2,
 		Shuffler: batch.Source{URL: w.server.URL, Key: w.sh.Public, Client: &http.Client{Transport: tr}}})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return s
 }
 
 func body(task, announcement, closed []byte) []byte {

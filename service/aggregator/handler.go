@@ -8,6 +8,7 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/batch"
 	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/exchange"
 )
 
 // Limits on what the coordinator sends: a task, an announcement and the shuffler's statement on
@@ -18,8 +19,8 @@ const (
 )
 
 // PeerHandler answers the coordinator's requests of SPEC.md. A stranger who reaches it can do
-// nothing. All requests are signed, except the one for report ids, which are random and mean
-// nothing without the shares.
+// nothing. All requests are signed, except those for what the aggregator has, and for report ids and
+// receipts, which are random and mean nothing without the shares.
 func (s *Service) PeerHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/rounds", func(w http.ResponseWriter, q *http.Request) {
@@ -30,10 +31,22 @@ func (s *Service) PeerHandler() http.Handler {
 		e, err := s.prepare(body)
 		s.answer(w, wire.Encode(e), err)
 	})
+	mux.HandleFunc("GET "+exchange.AbilitiesPath, s.serveAbilities)
+	mux.HandleFunc("POST /v1/tokens", func(w http.ResponseWriter, q *http.Request) {
+		if body, ok := endpoint.ReadBody(w, q, maxTokenKeys); ok {
+			s.answer(w, nil, s.learnKeys(body))
+		}
+	})
 	mux.HandleFunc("GET /v1/rounds/{announcement}/ids", func(w http.ResponseWriter, q *http.Request) {
 		if announcement, ok := s.named(w, q); ok {
 			ids, err := s.shareIDs(announcement)
 			s.answer(w, wire.Encode(ids), err)
+		}
+	})
+	mux.HandleFunc("GET /v1/rounds/{announcement}/receipts", func(w http.ResponseWriter, q *http.Request) {
+		if announcement, ok := s.named(w, q); ok {
+			receipts, err := s.receipts(announcement)
+			s.answer(w, receipts, err)
 		}
 	})
 	mux.HandleFunc("POST /v1/rounds/{announcement}/sum", func(w http.ResponseWriter, q *http.Request) {
@@ -45,8 +58,29 @@ func (s *Service) PeerHandler() http.Handler {
 		if !ok {
 			return
 		}
-		p, err := s.sum(announcement, body)
-		s.answer(w, wire.Encode(p), err)
+		b, err := s.sum(announcement, body)
+		s.answer(w, b, err)
+	})
+	mux.HandleFunc("POST /v1/rounds/{announcement}/proofs", func(w http.ResponseWriter, q *http.Request) {
+		announcement, ok := s.named(w, q)
+		if !ok {
+			return
+		}
+		limit, err := s.proofsLimit(announcement)
+		if err != nil {
+			s.answer(w, nil, err)
+			return
+		}
+		body, ok := endpoint.ReadBody(w, q, limit)
+		if !ok {
+			return
+		}
+		p, err := s.proofs(announcement, body)
+		if err != nil {
+			s.answer(w, nil, err)
+			return
+		}
+		s.answer(w, wire.Encode(p), nil)
 	})
 	return mux
 }

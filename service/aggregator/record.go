@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/batch"
 	"github.com/riffle-dp/riffle/service/document"
 )
 
@@ -25,11 +26,21 @@ type record struct {
 	MinReports int64 `json:"n_min"`
 	Closed     hash  `json:"closed"` // digest of the shuffler's statement on the closed round
 	Own        hash  `json:"own"`    // SHA-256 of the exclusion that was answered
+	// Key is the sealed key of the round's proofs; such a round has no Own and no IDs.
+	Key []byte `json:"key,omitempty"`
+	// Task is the digest of the task of a round with proofs.
+	Task hash `json:"task,omitzero"`
 	// IDs is the SHA-256 of the report ids by place; zero in records of versions that
 	// did not compare them.
 	IDs hash `json:"ids,omitzero"`
+	// Receipts is the SHA-256 of the receipts in the shares, ascending; zero if the task has none.
+	Receipts hash `json:"receipts,omitzero"`
 	// Summed is the digest of the one exclusion that may be summed; zero until then.
 	Summed hash `json:"summed"`
+	// Agreed is the signed word on Summed, of a round with proofs.
+	Agreed []byte `json:"agreed,omitempty"`
+	// Noise is the digest of the noise that is added to the sum; zero if none was drawn.
+	Noise hash `json:"noise,omitzero"`
 	// Partial is the SHA-256 of the partial sum; zero until there is one.
 	Partial hash `json:"partial"`
 }
@@ -39,7 +50,12 @@ func decodeRecord(b []byte) (record, error) {
 	if err := document.Decode(b, recordFormat, &r); err != nil {
 		return r, fmt.Errorf("aggregator: a round's record: %v", err)
 	}
-	if r.MinReports < 1 || r.Round < 1 || r.Own == (hash{}) || r.Closed == (hash{}) || r.Partial != (hash{}) && r.Summed == (hash{}) {
+	proofs := len(r.Key) > 0
+	switch {
+	case r.MinReports < 1 || r.Round < 1 || r.Closed == (hash{}) || r.Partial != (hash{}) && r.Summed == (hash{}),
+		proofs == (r.Own != (hash{})), proofs && r.IDs != (hash{}),
+		proofs && r.Partial != (hash{}) && r.Noise == (hash{}), r.Noise != (hash{}) && r.Summed == (hash{}),
+		!proofs && r.Noise != (hash{}), (len(r.Agreed) > 0) != (proofs && r.Summed != (hash{})):
 		return record{}, errors.New("aggregator: invalid record of a round")
 	}
 	return r, nil
@@ -64,15 +80,23 @@ func (s *Service) put(ctx context.Context, announcement [32]byte, r record, revi
 
 func objectName(kind string, d hash) string { return kind + "/" + hex.EncodeToString(d[:]) }
 
-// create stores the exclusion and the report ids before they are answered.
-func (s *Service) create(ctx context.Context, j *job, e *wire.Exclusion, ids *wire.ShareIDs) error {
+// create stores the exclusion, the report ids and the receipts, if there are any, before they are
+// answered.
+func (s *Service) create(ctx context.Context, j *job, e *wire.Exclusion, ids *wire.ShareIDs, receipts *batch.Receipts) error {
 	b := wire.Encode(*e)
 	own := hash(sha256.Sum256(b))
 	if err := s.config.Store.PutObject(ctx, objectName("exclusion", own), b); err != nil {
 		return err
 	}
-	return s.keepIDs(ctx, j.digest, record{Format: recordFormat, Round: j.closed.Round, MinReports: j.minReports,
-		Closed: wire.Digest(j.closed), Own: own}, 0, ids)
+	r := record{Format: recordFormat, Round: j.closed.Round, MinReports: j.minReports, Closed: wire.Digest(j.closed), Own: own}
+	if receipts != nil {
+		sorted := receipts.Sorted()
+		r.Receipts = sha256.Sum256(sorted)
+		if err := s.config.Store.PutObject(ctx, objectName("receipts", r.Receipts), sorted); err != nil {
+			return err
+		}
+	}
+	return s.keepIDs(ctx, j.digest, r, 0, ids)
 }
 
 // keepIDs stores report ids, and then the record that names them.

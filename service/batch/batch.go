@@ -34,11 +34,14 @@ func IsRefused(err error) *endpoint.Refusal {
 	return r
 }
 
-// Source is a shuffler to fetch from. All fields are required.
+// Source is a shuffler to fetch from. All fields but Registrar are required.
 type Source struct {
 	URL    string            // without a path, or with a path that prefixes all requests
 	Key    ed25519.PublicKey // the operator's key, pinned
 	Client *http.Client      // shows our certificate and checks the shuffler's
+	// Registrar is the key, pinned, that must have signed the clients of an enrolment; nil: there is
+	// no registrar.
+	Registrar ed25519.PublicKey
 }
 
 // Check returns an error unless the source can be used.
@@ -83,6 +86,11 @@ func (s Source) Enrolment(ctx context.Context, p wire.ID, now time.Time) (wire.E
 	}
 	if e.Population != p {
 		return wire.Enrolment{}, fmt.Errorf("%w: enrolment of population %x, want %x", ErrLie, e.Population, p)
+	}
+	if s.Registrar != nil {
+		if _, err := e.CheckRoster(s.Registrar); err != nil {
+			return wire.Enrolment{}, fmt.Errorf("%w: enrolment %d: %w", ErrLie, e.Serial, err)
+		}
 	}
 	if t := now.Unix(); t < e.From || t >= e.To {
 		return wire.Enrolment{}, fmt.Errorf("%w: enrolment %d holds from %d to %d, it is %d", ErrLie, e.Serial, e.From, e.To, t)
@@ -157,4 +165,21 @@ func (s Source) Destroy(ctx context.Context, announcement [32]byte) error {
 		return nil
 	}
 	return err
+}
+
+// Ledger tells the shuffler by a signed wire.HeadStatement how far the ledger was written. It
+// returns the furthest head that the shuffler was ever told.
+func (s Source) Ledger(ctx context.Context, signed []byte) (wire.Head, error) {
+	b, _, err := s.do(ctx, http.MethodPost, "/v1/ledger", signed, maxEmpty)
+	if r := IsRefused(err); r != nil && (r.Code == http.StatusNotFound || r.Code == http.StatusMethodNotAllowed) {
+		return wire.Head{}, fmt.Errorf("shuffler: it is of a version that keeps no ledger's head: update it, or leave out announce-ledger: %w", err)
+	}
+	if err != nil {
+		return wire.Head{}, err
+	}
+	m, err := wire.Decode[wire.HeadStatement](b)
+	if err != nil {
+		return wire.Head{}, fmt.Errorf("%w: ledger: %w", ErrLie, err)
+	}
+	return m.Head, nil
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	pure "github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/envelope"
 	"github.com/riffle-dp/riffle/protocol/mechanism"
@@ -84,12 +85,28 @@ func TestClientsDoNotSpeak(t *testing.T) {
 			change(&w.Mechanism)
 		}
 	}
+	proved := func(change func(m *wire.Mechanism)) taskChange {
+		return sum(func(m *wire.Mechanism) {
+			*m = provedTask(t, 4)
+			change(m)
+		})
+	}
+	asked := agreed(func(*pure.Policy) {})
 	_, stranger, _ := ed25519.GenerateKey(rand.Reader)
 	other, err := envelope.GenerateKey(wire.X25519, time.Now().Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
 	expired := func(k wire.Key) wire.Key { k.Expires = time.Now().Add(-time.Second).Unix(); return k }
+	// A policy that demands the hybrid, and one party with a key of the other suite.
+	downgraded := func(change func(w *world, a *wire.Announcement)) func(w *world, c *client.JoinConfig) {
+		return func(w *world, c *client.JoinConfig) {
+			c.Policy.Suite = wire.X25519MLKEM768
+			a := w.announcement(1, theta)
+			change(w, &a)
+			w.publish(a, theta, nil)
+		}
+	}
 	hour := time.Hour.Milliseconds()
 	for name, c := range map[string]struct {
 		cause pure.Cause
@@ -156,6 +173,20 @@ func TestClientsDoNotSpeak(t *testing.T) {
 		"own aggregator":        {pure.CauseKey, sum(func(*wire.Mechanism) {}), announced(func(w *world, a *wire.Announcement) { a.Aggregator = other.Public })},
 		"aggregator for longer": {pure.CauseKey, sum(func(*wire.Mechanism) {}), announced(func(w *world, a *wire.Announcement) { a.Aggregator.Expires++ })},
 		"no aggregator":         {pure.CauseKey, sum(func(*wire.Mechanism) {}), announced(func(w *world, a *wire.Announcement) { a.Aggregator, a.ShareBytes = wire.Key{}, 0 })},
+		"noise of aggregators":  {pure.CauseMechanism, proved(func(m *wire.Mechanism) { m.Sum.Sigma *= 1.01 }), asked},
+		"their noise is less":   {pure.CauseMechanism, proved(func(m *wire.Mechanism) { m.Sum.Variance = m.Sum.Variance * 9 / 10 }), asked},
+		"longer vectors":        {pure.CauseMechanism, proved(func(m *wire.Mechanism) { m.Sum.Bound += 100 }), asked},
+		"too many steps":        {pure.CauseMechanism, proved(func(m *wire.Mechanism) { m.Sum.Steps++ }), asked},
+		"no proofs":             {pure.CauseMechanism, proved(func(m *wire.Mechanism) { m.Sum.Proofs = "" }), asked},
+		"other proofs":          {pure.CauseMessage, proved(func(m *wire.Mechanism) { m.Sum.Proofs = "prio" }), asked},
+		"clients' noise, too":   {pure.CauseMechanism, proved(func(m *wire.Mechanism) { m.Sum.MinUsers = 3 }), asked},
+		"proofs in a shuffle":   {pure.CauseMechanism, proved(func(*wire.Mechanism) {}).and(func(task *wire.Task) { task.Trust = dp.Shuffle }), asked},
+		"proofs, local limit":   {pure.CauseBudget, proved(func(*wire.Mechanism) {}), agreed(func(p *pure.Policy) { p.MaxLocalEps = 40 })},
+		"proofs, no budget":     {pure.CauseBudget, proved(func(m *wire.Mechanism) { m.Sum.Variance, m.Sum.Sigma = 1<<24, .12 }), asked},
+		"proofs, other sigma":   {pure.CauseMechanism, proved(func(*wire.Mechanism) {}), announced(func(w *world, a *wire.Announcement) { a.Sigma *= 2 })},
+		"proofs, own key":       {pure.CauseKey, proved(func(*wire.Mechanism) {}), announced(func(w *world, a *wire.Announcement) { a.Aggregator = other.Public })},
+		"noise by not allowed":  {pure.CausePolicy, proved(func(*wire.Mechanism) {}), agreed(func(p *pure.Policy) { p.NoiseBy = []vecsum.NoiseBy{vecsum.ByClients} })},
+		"proofs are required":   {pure.CausePolicy, sum(func(*wire.Mechanism) {}), agreed(func(p *pure.Policy) { p.RequireProofs = true })},
 		"more messages":         {pure.CauseTask, nil, announced(func(w *world, a *wire.Announcement) { a.Messages = 2 })},
 		"fewer messages":        {pure.CauseTask, messages(3), announced(func(w *world, a *wire.Announcement) { a.Messages = 2 })},
 		"one message of two":    {pure.CauseTask, messages(2), announced(func(w *world, a *wire.Announcement) { a.Messages = 0 })},
@@ -164,6 +195,16 @@ func TestClientsDoNotSpeak(t *testing.T) {
 		"1e9 announced":         {pure.CauseMessage, nil, announced(func(w *world, a *wire.Announcement) { a.Messages = 1e9 })},
 		"messages of a sum":     {pure.CauseTask, sum(func(*wire.Mechanism) {}).and(messages(2)), agreed(func(*pure.Policy) {})},
 		"more spent at once":    {pure.CauseBudget, messages(3), agreed(func(p *pure.Policy) { p.MaxLocalEps = 5.9 })},
+		"coordinator's suite":   {pure.CauseKey, nil, downgraded(func(w *world, a *wire.Announcement) { a.Coordinator = other.Public; w.fitSizes(a) })},
+		"shuffler's suite": {pure.CauseKey, nil, downgraded(func(w *world, a *wire.Announcement) {
+			w.enrolment.Shuffler = []wire.Key{other.Public}
+			a.Enrolment = wire.Digest(w.enrolment)
+		})},
+		"aggregator's suite": {pure.CauseKey, sum(func(*wire.Mechanism) {}), downgraded(func(w *world, a *wire.Announcement) {
+			w.enrolment.Aggregator = append(w.enrolment.Aggregator, other.Public)
+			a.Enrolment, a.Aggregator = wire.Digest(w.enrolment), other.Public
+			w.fitSizes(a)
+		})},
 		"no data": {pure.CauseSource, nil, func(w *world, c *client.JoinConfig) {
 			w.members[0].Source = client.Func(dim+1, nil)
 			w.publish(w.announcement(1, theta), theta, nil)
@@ -171,13 +212,17 @@ func TestClientsDoNotSpeak(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 			defer cancel()
 			task := shuffleTask()
 			if c.task != nil {
 				c.task(&task)
 			}
-			w := newWorld(t, 4, task)
+			suite := wire.X25519
+			if strings.HasSuffix(name, "suite") { // all keys but the one that is changed are hybrid
+				suite = wire.X25519MLKEM768
+			}
+			w := newWorldOf(t, suite, 4, task)
 			w.members = w.members[:1]
 			config := w.config()
 			seen := newWatch()
@@ -222,6 +267,24 @@ func TestClientsDoNotSpeak(t *testing.T) {
 	}
 }
 
+// provedTask describes sums of n clients with noise by aggregators.
+func provedTask(t *testing.T, n int64) wire.Mechanism {
+	t.Helper()
+	p, err := vecsum.NewAggregated(n, dim, 1, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sigma, _, err := p.Sigma(4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := mechanism.NewAggregatedSum(p, sigma, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.Describe()
+}
+
 // messages asks for several messages of each client.
 func messages(m int64) taskChange { return func(t *wire.Task) { t.Messages = m } }
 
@@ -238,7 +301,7 @@ func TestRoundsAreDecidedOnce(t *testing.T) {
 	for _, participation := range []dp.Participation{dp.All, dp.Sampled, dp.CheckIn} {
 		t.Run(string(participation), func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 			defer cancel()
 			task := shuffleTask()
 			task.Participation = participation
@@ -328,7 +391,7 @@ func TestRoundsAreDecidedOnce(t *testing.T) {
 // What is spent is spent in every process, and a client that has spent all of it
 // goes on fetching: its silence tells nothing but that.
 func TestBudgetHoldsOverRestarts(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	theta := make([]float32, dim)
 	w := newWorld(t, 3, shuffleTask())

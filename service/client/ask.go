@@ -63,7 +63,7 @@ func (r *rounds) ask(ctx context.Context, source asker, t sendTime, o announced)
 	answer := make(chan []float32, 1)
 	go func() {
 		// The source tells its owner of an error; nobody else may know.
-		if row, err := source.Ask(asking, r.terms.Task, o.ann.Round, o.theta); err == nil && len(row) == len(o.theta) {
+		if row, err := source.Ask(asking, r.terms.Task, o.ann.Round, o.theta); err == nil && int64(len(row)) == r.terms.Task.Mechanism.Dim {
 			answer <- row
 		}
 		close(answer)

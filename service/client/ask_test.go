@@ -75,6 +75,8 @@ func observe(t *testing.T, answer time.Duration, source func(i int64) client.Sou
 			path = "/v1/tasks/…" + path[min(len(path), len("/v1/tasks/")+64):] + "?" + r.URL.RawQuery
 		} else if strings.HasPrefix(path, "/v1/models/") {
 			path = "/v1/models/…"
+		} else if strings.HasPrefix(path, "/v1/rounds/") {
+			path = "/v1/rounds/…" + path[min(len(path), len("/v1/rounds/")+64):]
 		}
 		var names []string
 		for name, values := range r.Header {
@@ -262,7 +264,9 @@ func TestAnswerTime(t *testing.T) {
 			go func() { done <- f.Run(ctx) }()
 			theta := make([]float32, dim)
 			before := time.Now()
-			w.publish(w.announcement(1, theta), theta, nil)
+			ann := w.announcement(1, theta)
+			ann.Deadline = before.Add(20 * time.Second).UnixMilli()
+			w.publish(ann, theta, nil)
 			got := <-planned
 			cancel()
 			if err := errors.Join(<-done, f.Close()); err != nil {

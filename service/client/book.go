@@ -7,15 +7,12 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
@@ -34,21 +31,22 @@ var ErrNoLedger = errors.New("there is no client's ledger")
 // CreateLedger makes a directory for clients that have never reported. It refuses a directory
 // that has a ledger.
 func CreateLedger(dir string) error {
-	outboxes := filepath.Join(dir, outboxDir)
-	if err := os.MkdirAll(outboxes, 0o700); err != nil {
+	s := directory(dir)
+	if err := s.make(); err != nil {
 		return fmt.Errorf("client: %v", err)
 	}
-	// Nobody else on the machine may see what these clients take part in.
-	if err := errors.Join(os.Chmod(dir, 0o700), os.Chmod(outboxes, 0o700)); err != nil {
-		return fmt.Errorf("client: %v", err)
-	}
-	path := filepath.Join(dir, ledgerFile)
-	if _, err := os.Lstat(path); err == nil {
-		return fmt.Errorf("client: %s: a ledger exists already", dir)
+	return CreateLedgerIn(s)
+}
+
+// CreateLedgerIn makes the ledger of clients that have never reported. It refuses a store that has
+// one.
+func CreateLedgerIn(s Store) error {
+	if _, err := s.Read(ledgerFile); err == nil {
+		return fmt.Errorf("client: %s: a ledger exists already", s.Path(""))
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("client: %v", err)
 	}
-	if err := durable.WritePrivate(path, []byte(bookHeader)); err != nil {
+	if err := s.Write(ledgerFile, []byte(bookHeader)); err != nil {
 		return fmt.Errorf("client: %v", err)
 	}
 	return nil
@@ -57,7 +55,7 @@ func CreateLedger(dir string) error {
 // book is the durable ledger of a process's clients. It records a decision before the
 // client acts upon it. One process at a time holds it.
 type book struct {
-	dir    string
+	store  Store
 	unlock func() error
 	lines  *appender
 
@@ -66,14 +64,15 @@ type book struct {
 	clients  map[wire.ID]*client.History
 	outboxes map[[32]byte]*outbox
 	left     map[[32]byte]*outbox // left by an earlier process; does not change
+	kept     map[[32]byte]kept    // receipts of rounds that an earlier process has not compared
+	findings Findings
 }
 
-func openBook(dir string) (b *book, err error) {
-	path := filepath.Join(dir, ledgerFile)
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("client: %s: %w", dir, ErrNoLedger)
+func openBook(store Store) (b *book, err error) {
+	if _, err := store.Read(ledgerFile); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("client: %s: %w", store.Path(""), ErrNoLedger)
 	}
-	unlock, err := durable.Lock(filepath.Join(dir, lockFile))
+	unlock, err := store.Lock()
 	if err != nil {
 		return nil, fmt.Errorf("client: %w", err)
 	}
@@ -82,23 +81,20 @@ func openBook(dir string) (b *book, err error) {
 			err = errors.Join(err, unlock())
 		}
 	}()
-	content, err := os.ReadFile(path)
+	content, err := store.Read(ledgerFile)
 	if err != nil {
-		return nil, fmt.Errorf("client: %v", err)
-	}
-	if err := os.Chmod(path, 0o600); err != nil { // earlier versions gave it another mode
 		return nil, fmt.Errorf("client: %v", err)
 	}
 	all, last, size, err := decodeBook(content)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", store.Path(ledgerFile), err)
 	}
 	if size < len(content) {
-		if err := durable.Truncate(path, int64(size)); err != nil {
+		if err := store.Cut(ledgerFile, int64(size)); err != nil {
 			return nil, fmt.Errorf("client: %v", err)
 		}
 	}
-	b = &book{dir: dir, unlock: unlock, last: last, lines: &appender{path: path},
+	b = &book{store: store, unlock: unlock, last: last, lines: &appender{store: store, name: ledgerFile},
 		clients: map[wire.ID]*client.History{}, outboxes: map[[32]byte]*outbox{}, left: map[[32]byte]*outbox{}}
 	charged := map[[32]byte]map[wire.ID][32]byte{}
 	for _, d := range all {
@@ -118,6 +114,12 @@ func openBook(dir string) (b *book, err error) {
 	if err := b.openOutboxes(charged); err != nil {
 		return nil, err
 	}
+	if err := b.openFindings(); err != nil {
+		return nil, err
+	}
+	if err := b.openReceipts(charged); err != nil {
+		return nil, err
+	}
 	return b, b.shorten(len(all))
 }
 
@@ -125,9 +127,9 @@ func openBook(dir string) (b *book, err error) {
 const shortenFrom = 1 << 12
 
 // shorten replaces a long ledger by a shorter one with the same meaning. It does nothing while
-// a line is needed for a report that is still to be sent.
+// a line is needed for a report that is still to be sent, or for a receipt to be looked for.
 func (b *book) shorten(lines int) error {
-	if lines < shortenFrom || len(b.left) > 0 {
+	if lines < shortenFrom || len(b.left) > 0 || len(b.kept) > 0 {
 		return nil
 	}
 	out, last, short := []byte(bookHeader), bookStart(), 0
@@ -140,7 +142,7 @@ func (b *book) shorten(lines int) error {
 	if short > lines/2 {
 		return nil
 	}
-	if err := durable.WritePrivate(b.lines.path, out); err != nil {
+	if err := b.store.Write(ledgerFile, out); err != nil {
 		return fmt.Errorf("client: %v", err)
 	}
 	b.last = last
@@ -149,17 +151,16 @@ func (b *book) shorten(lines int) error {
 
 // openOutboxes reads the sealed reports that were charged and may not have been sent.
 func (b *book) openOutboxes(charged map[[32]byte]map[wire.ID][32]byte) error {
-	dir := filepath.Join(b.dir, outboxDir)
-	entries, err := os.ReadDir(dir)
+	names, err := b.store.List(outboxDir)
 	if err != nil {
 		return fmt.Errorf("client: %v", err)
 	}
-	for _, e := range entries {
-		path := filepath.Join(dir, e.Name())
+	for _, name := range names {
+		path := outboxDir + "/" + name
 		var announcement [32]byte
-		if raw, err := hex.DecodeString(e.Name()); err != nil || len(raw) != 32 {
-			if strings.HasPrefix(e.Name(), ".") { // a temporary file of a write that was cut off
-				if err := os.Remove(path); err != nil {
+		if raw, err := hex.DecodeString(name); err != nil || len(raw) != 32 {
+			if strings.HasPrefix(name, ".") { // a temporary file of a write that was cut off
+				if err := b.store.Remove(path); err != nil {
 					return fmt.Errorf("client: %v", err)
 				}
 			}
@@ -167,20 +168,20 @@ func (b *book) openOutboxes(charged map[[32]byte]map[wire.ID][32]byte) error {
 		} else {
 			copy(announcement[:], raw)
 		}
-		content, err := os.ReadFile(path)
+		content, err := b.store.Read(path)
 		if err != nil {
 			return fmt.Errorf("client: %v", err)
 		}
 		o, size, err := decodeOutbox(content)
 		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+			return fmt.Errorf("%s: %w", b.store.Path(path), err)
 		}
 		if size < len(content) {
-			if err := durable.Truncate(path, int64(size)); err != nil {
+			if err := b.store.Cut(path, int64(size)); err != nil {
 				return fmt.Errorf("client: %v", err)
 			}
 		}
-		o.file.path, o.made = path, true
+		o.file.store, o.file.name, o.made = b.store, path, true
 		// A report that was sealed and never charged is never sent.
 		o.reports = slices.DeleteFunc(o.reports, func(r sealedReport) bool {
 			want, ok := charged[announcement][r.client]
@@ -250,7 +251,7 @@ func (b *book) hold(announcement [32]byte) {
 	defer b.mu.Unlock()
 	o := b.outboxes[announcement]
 	if o == nil {
-		o = &outbox{file: appender{path: filepath.Join(b.dir, outboxDir, hex.EncodeToString(announcement[:]))}}
+		o = &outbox{file: appender{store: b.store, name: outboxDir + "/" + hex.EncodeToString(announcement[:])}}
 		b.outboxes[announcement] = o
 	}
 	o.holders++
@@ -265,7 +266,7 @@ func (b *book) outbox(announcement [32]byte, deadline time.Time) (*outbox, error
 		return o, nil
 	}
 	o.deadline = deadline
-	if err := durable.WritePrivate(o.file.path, o.header()); err != nil {
+	if err := b.store.Write(o.file.name, o.header()); err != nil {
 		return nil, fmt.Errorf("client: %w: %v", errStore, err)
 	}
 	o.made = true
@@ -288,7 +289,7 @@ func (b *book) release(announcement [32]byte, over bool) error {
 	if o.needed || !o.made {
 		return nil
 	}
-	if err := os.Remove(o.file.path); err != nil {
+	if err := b.store.Remove(o.file.name); err != nil {
 		return fmt.Errorf("client: %v", err)
 	}
 	return nil
@@ -301,7 +302,8 @@ var errStore = errors.New("cannot write")
 // appender appends records to a file, many with one sync. After an error it takes no more
 // records, because the end of the file is then unknown.
 type appender struct {
-	path string
+	store Store
+	name  string
 
 	mu      sync.Mutex
 	batch   *batch
@@ -350,7 +352,7 @@ func (a *appender) write() {
 	a.batch = nil
 	if a.failed == nil {
 		a.mu.Unlock()
-		err := durable.Append(a.path, b.data)
+		err := a.store.Append(a.name, b.data)
 		a.mu.Lock()
 		if err != nil {
 			a.failed = fmt.Errorf("client: %w: %v", errStore, err)

@@ -96,7 +96,7 @@ func TestRetriesAreTheSameBytes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 			defer cancel()
 			w := one(t)
 			p := &posts{answer: func(i int) int { return c.answers[i] }}
@@ -143,7 +143,7 @@ func TestRetriesAreTheSameBytes(t *testing.T) {
 // A process that ends between charge and sending leaves the bytes; the next sends
 // these, and makes no other report of the round.
 func TestCrashBetweenChargeAndSending(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	w := one(t)
 	p := &posts{answer: func(int) int { return 503 }}
@@ -213,7 +213,7 @@ func TestCrashBeforeTheCharge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 			defer cancel()
 			w := one(t)
 			p := &posts{answer: func(int) int { return 503 }}
@@ -296,7 +296,7 @@ func TestCrashBeforeTheCharge(t *testing.T) {
 
 // A coin is flipped once for a round, also by a process that starts again.
 func TestCoinsAreNotFlippedTwice(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	task := shuffleTask()
 	task.Participation = dp.CheckIn
@@ -371,7 +371,7 @@ func TestDirectoryIsOneProcesss(t *testing.T) {
 
 // A client that cannot write its ledger says nothing.
 func TestNoLedgerNoWord(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	w := one(t)
 	config := w.config()
@@ -404,6 +404,8 @@ func TestConfigIsComplete(t *testing.T) {
 		"shuffler's operator is":     func(c *client.JoinConfig) { c.ShufflerKey = nil },
 		"the same key":               func(c *client.JoinConfig) { c.ShufflerKey = c.CoordinatorKey },
 		"directory":                  func(c *client.JoinConfig) { c.Directory = "" },
+		"a directory and a store":    func(c *client.JoinConfig) { c.Store = &memory{} },
+		"roots of its own":           func(c *client.JoinConfig) { c.Transport = carrier{} },
 		"accountant":                 func(c *client.JoinConfig) { c.Accountant = nil },
 		"-1 workers":                 func(c *client.JoinConfig) { c.Workers = -1 },
 		"delta":                      func(c *client.JoinConfig) { c.Policy.Delta = 0 },
@@ -431,7 +433,7 @@ func TestConfigIsComplete(t *testing.T) {
 
 // One client follows every task, by Join alone.
 func TestJoin(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	w := one(t)
 	c := w.config()
@@ -453,7 +455,7 @@ func TestJoin(t *testing.T) {
 // A shuffler that never answers costs a round and no more: at the deadline the
 // sealed bytes go, and the charge stays.
 func TestDeadlineEndsRetries(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	w := one(t)
 	theta := make([]float32, dim)
@@ -495,7 +497,7 @@ func TestDeadlineEndsRetries(t *testing.T) {
 
 // A server that the roots do not vouch for is told nothing.
 func TestServersAreVerified(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	w := one(t)
 	config := w.config()
@@ -526,7 +528,7 @@ func TestServersAreVerified(t *testing.T) {
 
 // When a report arrives, its charge is on the disk already.
 func TestChargeComesFirst(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	w := newWorld(t, 30, shuffleTask())
 	theta := make([]float32, dim)

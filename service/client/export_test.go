@@ -1,6 +1,7 @@
 package client
 
 import (
+	"io"
 	"time"
 
 	"github.com/riffle-dp/riffle/mechanism/rng"
@@ -19,6 +20,9 @@ func (f *Fleet) BeforeSend(g func()) { f.beforeSend = g }
 // Planned is told when a gradient is asked for, when the report is made, from when on it may
 // leave, and when it leaves.
 func (f *Fleet) Planned(g func(begun, by, from, at time.Time)) { f.planned = g }
+
+// Coin is flipped for a large list of receipts.
+func (f *Fleet) Coin(coin func() bool) { f.witness.coin = coin }
 
 // Took has all members have taken part in a task.
 func (f *Fleet) Took(task [32]byte) {
@@ -42,3 +46,12 @@ func (f *Fleet) Held() int {
 
 // MostAccepted is the most of them.
 const MostAccepted = mostAccepted
+
+// ReadList reads a list of receipts, and returns how many of the own ones are in it.
+func (f *Fleet) ReadList(from io.Reader, ann wire.Announcement, c wire.RoundClosed, own map[wire.ID]bool) (int, error) {
+	s, err := f.readList(from, ann, c, own)
+	if err != nil {
+		return 0, err
+	}
+	return len(s.own), nil
+}

@@ -5,9 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,7 +24,7 @@ func refuseAnswer(err error) error {
 // fromCoordinator gets what is at a path of the coordinators' addresses: see askCoordinators.
 func (f *Fleet) fromCoordinator(ctx context.Context, at *atomic.Int32, path string, limit int64, wait time.Duration) (a answer, err error) {
 	return f.askCoordinators(ctx, at, func(base string) (answer, error) {
-		return f.web.do(ctx, http.MethodGet, base+path, nil, "", limit, wait)
+		return f.web.do(ctx, methodGet, base+path, nil, "", limit, wait)
 	})
 }
 
@@ -38,7 +36,7 @@ func (f *Fleet) askCoordinators(ctx context.Context, at *atomic.Int32, ask func(
 	for i := range f.coordinators {
 		j := (first + i) % len(f.coordinators)
 		next, failed := ask(f.coordinators[j])
-		if failed == nil && (next.status == http.StatusOK || next.status == http.StatusPartialContent || next.status == http.StatusNoContent || next.status == http.StatusGone) {
+		if failed == nil && (next.status == statusOK || next.status == statusPartialContent || next.status == statusNoContent || next.status == statusGone) {
 			at.Store(int32(j))
 			return next, nil
 		}
@@ -58,7 +56,7 @@ func (f *Fleet) fetchTasks(ctx context.Context) ([][32]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.status != http.StatusOK {
+	if a.status != statusOK {
 		return nil, a.unexpected("tasks")
 	}
 	var out [][32]byte
@@ -78,7 +76,7 @@ func (f *Fleet) fetchTask(ctx context.Context, id [32]byte) (wire.Task, error) {
 	if err != nil {
 		return wire.Task{}, refuseAnswer(err)
 	}
-	if a.status != http.StatusOK {
+	if a.status != statusOK {
 		return wire.Task{}, a.unexpected("task")
 	}
 	message, err := wire.Verify(f.config.CoordinatorKey, wire.LabelTask, a.body)
@@ -108,10 +106,10 @@ func (f *Fleet) fetchAnnouncement(ctx context.Context, leader *atomic.Int32, tas
 		return ann, false, refuseAnswer(err)
 	}
 	switch a.status {
-	case http.StatusOK:
-	case http.StatusNoContent:
+	case statusOK:
+	case statusNoContent:
 		return ann, false, nil
-	case http.StatusGone:
+	case statusGone:
 		return ann, false, errEnded
 	default:
 		return ann, false, a.unexpected("announcement")
@@ -124,58 +122,4 @@ func (f *Fleet) fetchAnnouncement(ctx context.Context, leader *atomic.Int32, tas
 		return ann, false, client.Refuse(client.CauseMessage, "%v", err)
 	}
 	return ann, true, nil
-}
-
-// enrolled caches the last enrolment that was fetched.
-type enrolled struct {
-	mu   sync.Mutex
-	last wire.Enrolment
-	etag string
-	some bool
-}
-
-// enrolment returns the enrolment with a digest: the cached one if it has that digest,
-// otherwise a newly fetched one. Every client asks for it, whatever it decides later.
-func (f *Fleet) enrolment(ctx context.Context, digest [32]byte) (wire.Enrolment, error) {
-	e := &f.enrolled
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.some && wire.Digest(e.last) == digest {
-		return e.last, nil
-	}
-	next, err := f.latestEnrolment(ctx)
-	if err != nil {
-		return wire.Enrolment{}, err
-	}
-	if wire.Digest(next) != digest {
-		return wire.Enrolment{}, client.Refuse(client.CauseEnrolment, "announced for another enrolment than the shuffler's")
-	}
-	return next, nil
-}
-
-// latestEnrolment asks for the enrolment. The caller holds enrolled.mu.
-func (f *Fleet) latestEnrolment(ctx context.Context) (wire.Enrolment, error) {
-	e := &f.enrolled
-	a, err := f.web.do(ctx, http.MethodGet, f.config.Shuffler+"/v1/enrolment", nil, e.etag, maxEnrolment, 0)
-	switch {
-	case err != nil:
-		return wire.Enrolment{}, refuseAnswer(err)
-	case a.status == http.StatusNotModified && e.some:
-		return e.last, nil
-	case a.status != http.StatusOK:
-		return wire.Enrolment{}, a.unexpected("enrolment")
-	}
-	message, err := wire.Verify(f.config.ShufflerKey, wire.LabelEnrolment, a.body)
-	if err != nil {
-		return wire.Enrolment{}, client.Refuse(client.CauseSignature, "enrolment: %v", err)
-	}
-	next, err := wire.Decode[wire.Enrolment](message)
-	if err != nil {
-		return wire.Enrolment{}, client.Refuse(client.CauseMessage, "enrolment: %v", err)
-	}
-	if e.some && next.Population == e.last.Population && next.Serial < e.last.Serial {
-		return wire.Enrolment{}, client.Refuse(client.CauseEnrolment, "serial %d after %d", next.Serial, e.last.Serial)
-	}
-	e.last, e.etag, e.some = next, a.etag, true
-	return next, nil
 }

@@ -29,6 +29,9 @@ type Fleet struct {
 	flight  chan struct{} // a slot for each request that is under way
 
 	enrolled enrolled
+	heads    *heads
+	widest   atomic.Int64 // size of the largest report of the rounds that were admitted
+	witness  witness
 
 	coordinators []string     // base addresses
 	answered     atomic.Int32 // index of the coordinator that answered last
@@ -56,7 +59,9 @@ type member struct {
 	mu        sync.Mutex // guards the fields below except asking
 	history   *client.History
 	gradients map[[32]byte]opened
+	purses    map[[32]byte]*purse // its tokens, by task
 	session   session
+	over      *client.Refused // why it takes part no more; nil: it does
 
 	asking chan struct{} // a slot for the request for a session
 }
@@ -98,21 +103,27 @@ func NewFleet(c JoinConfig, members []Member) (f *Fleet, err error) {
 			return nil, fmt.Errorf("client: member %d has the credential of another member", i)
 		}
 		seen[id] = true
-		f.members = append(f.members, &member{credential: m.Credential, id: id, source: m.Source, gradients: map[[32]byte]opened{}, asking: make(chan struct{}, 1)})
+		f.members = append(f.members, &member{credential: m.Credential, id: id, source: m.Source, gradients: map[[32]byte]opened{}, purses: map[[32]byte]*purse{}, asking: make(chan struct{}, 1)})
 	}
-	if f.book, err = openBook(c.Directory); err != nil {
+	if f.book, err = openBook(c.Store); err != nil {
 		return nil, err
+	}
+	if f.heads, err = openHeads(c.Store); err != nil {
+		return nil, errors.Join(err, f.book.close())
 	}
 	for _, m := range f.members {
 		m.history = f.book.history(m.id)
 	}
-	f.web = newWeb(c.Roots, c.Connections)
+	f.witness = witness{fleet: f, coin: coinOf, rounds: map[[32]byte]*watched{}}
+	if f.web, err = newWeb(c); err != nil {
+		return nil, errors.Join(err, f.book.close())
+	}
 	return f, nil
 }
 
 // Close unlocks the ledger. Run must have returned.
 func (f *Fleet) Close() error {
-	f.web.close()
+	f.web.Close()
 	return f.book.close()
 }
 
@@ -122,7 +133,21 @@ func (f *Fleet) Snapshot() snapshot {
 	defer f.mu.Unlock()
 	s := f.count
 	s.Reports, s.Declined, s.Refusals = maps.Clone(s.Reports), maps.Clone(s.Declined), maps.Clone(s.Refusals)
+	s.Compared.Last = slices.Clone(s.Compared.Last)
 	return s
+}
+
+// Spent returns what a client's reports have cost, as its policy counts it: see client.Terms.Afford. It
+// is what the ledger holds.
+func (f *Fleet) Spent(id wire.ID) (client.Cost, error) {
+	for _, m := range f.members {
+		if m.id == id {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return f.config.Policy.Cost(m.history, f.counter)
+		}
+	}
+	return client.Cost{}, errors.New("client: no client of this fleet")
 }
 
 // notify counts a notice and passes it on.
@@ -160,6 +185,9 @@ func (f *Fleet) Run(ctx context.Context) error {
 			cancel(err) // no client may report without its ledger
 		}
 	}
+	comparing, stop := context.WithCancel(ctx)
+	defer stop()
+	f.witness.start(comparing)
 	wg.Go(func() { fail(f.resend(ctx)) })
 	if len(f.config.Tasks) > 0 {
 		for _, task := range f.config.Tasks {
@@ -178,6 +206,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 		})
 	}
 	wg.Wait()
+	f.witness.finish(stop)
 	return errors.Join(failed...)
 }
 
@@ -255,6 +284,9 @@ func (f *Fleet) task(ctx context.Context, id [32]byte, over func()) error {
 		return ctx.Err()
 	}
 	defer f.closeAll(t)
+	if err := f.fetchTokens(ctx, t); err != nil {
+		return err
+	}
 	if f.config.Prepare {
 		f.prepare(ctx, t)
 	}

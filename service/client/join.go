@@ -14,7 +14,6 @@ package client
 import (
 	"context"
 	"crypto/ed25519"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"slices"
@@ -28,8 +27,8 @@ import (
 // Source is a client's data. It leaves the client only as randomized reports.
 type Source interface {
 	// Open prepares for a task that the client agreed to; it is called once for each task. It
-	// returns the client's gradient, whose arguments both have the task's Mechanism.Dim
-	// elements. theta is shared and must not be changed. One goroutine at a time calls a
+	// returns the client's gradient, whose argument theta has the task's Parameters and grad its
+	// Mechanism.Dim elements. theta is shared and must not be changed. One goroutine at a time calls a
 	// client's gradient; it may call other clients' gradients before and after.
 	//
 	// An error means that this client has no part in the task. It may depend on the kind
@@ -59,7 +58,7 @@ type asker interface {
 	Ask(ctx context.Context, task wire.Task, round int64, theta []float32) ([]float32, error)
 }
 
-// Func returns a Source for all tasks of dim parameters.
+// Func returns a Source for all tasks of dim parameters with gradients of as many.
 func Func(dim int, g Gradient) Source { return function{dim, g} }
 
 type function struct {
@@ -68,8 +67,8 @@ type function struct {
 }
 
 func (f function) Open(task wire.Task) (Gradient, error) {
-	if task.Mechanism.Dim != int64(f.dim) {
-		return nil, fmt.Errorf("client: gradients of %d parameters, the task has %d", f.dim, task.Mechanism.Dim)
+	if task.Mechanism.Dim != int64(f.dim) || task.Parameters() != int64(f.dim) {
+		return nil, fmt.Errorf("client: gradients of %d parameters, the task has %d and reports of %d", f.dim, task.Parameters(), task.Mechanism.Dim)
 	}
 	return f.g, nil
 }
@@ -79,6 +78,9 @@ func (f function) Open(task wire.Task) (Gradient, error) {
 type JoinConfig struct {
 	Coordinator string // https address. Required.
 	Shuffler    string // https address. Required.
+	// Relay is the https address of a relay, through which all requests to the shuffler go, sealed to
+	// the shuffler: the shuffler does not see the clients' addresses then. Empty: none.
+	Relay string
 	// Coordinators are the addresses of further coordinators on the same store. If one
 	// does not answer or does not lead a task, the next is asked.
 	Coordinators []string
@@ -87,12 +89,23 @@ type JoinConfig struct {
 	// them from a source other than these servers.
 	CoordinatorKey ed25519.PublicKey
 	ShufflerKey    ed25519.PublicKey
-	Roots          *x509.CertPool // nil: the system's
+	// RegistrarKey, if not nil, verifies who is enrolled: an enrolment counts only if the registrar
+	// signed its clients, and never after a newer one was seen.
+	RegistrarKey ed25519.PublicKey
+	// Registrar is the registrar's https address, where clients get the tokens of tasks that ask for
+	// some. Empty: such tasks are refused.
+	Registrar string
+	// Roots are the certificates that are trusted; nil: the system's. A browser has its own.
+	Roots *certificates
+	// Transport carries all requests; nil: HTTP of this process, which a browser does not have.
+	Transport Transport
 	// Credential is the credential of Join's client; a fleet's members have their own.
 	Credential *Credential
-	// Directory holds the ledger, which CreateLedger makes once. Required.
+	// Directory holds the ledger, which CreateLedger makes once. Required without a Store.
 	Directory string
-	Policy    client.Policy // Required.
+	// Store holds the ledger in place of a directory; CreateLedgerIn makes it once.
+	Store  Store
+	Policy client.Policy // Required.
 	// Accountant computes the cost of the reports sent; account.Accountant has the tightest bounds.
 	// Required.
 	Accountant dp.Accountant
@@ -118,6 +131,9 @@ type JoinConfig struct {
 	// Watch is called for each event, from any goroutine; nil: not called. A Notice must stay
 	// with the client.
 	Watch func(Notice)
+	// Announced is called for each round that was checked and whose model is there, before any client
+	// decides on it; nil: not called.
+	Announced func(task [32]byte, round int64, opens, deadline time.Time)
 }
 
 // Things that happen: what a Notice says.
@@ -130,6 +146,11 @@ const (
 	NotDrawn = "not-drawn" // the shuffler said no or, with Err, did not answer
 	Sent     = "sent"      // the shuffler has the report
 	Lost     = "lost"      // charged, but not accepted by the shuffler; Err says why
+	Compared = "compared"  // what is published of a round fits what this process knows
+	Missing  = "missing"   // receipts that must be in a round's list are not; Err says how many
+	Half     = "half"      // receipts of which only the coordinator has its half; Err says how many
+	Unfit    = "unfit"     // what is published of a round does not fit; Err says what
+	Untold   = "untold"    // the coordinator publishes nothing of a round with receipts
 )
 
 // Notice is something that happened to a client.
@@ -147,6 +168,7 @@ type snapshot struct {
 	Reports  map[string]int64
 	Declined map[client.Cause]int64 // rounds of one client or of all, by cause
 	Refusals map[wire.Reason]int64  // refusals by the shuffler
+	Compared Findings               // of rounds that were compared since the start
 }
 
 // Member is one of a fleet's clients.
@@ -186,6 +208,16 @@ func (c JoinConfig) check() (JoinConfig, error) {
 	if c.Shuffler, err = checkBase("shuffler", c.Shuffler); err != nil {
 		return c, err
 	}
+	if c.Registrar != "" {
+		if c.Registrar, err = checkBase("registrar", c.Registrar); err != nil {
+			return c, err
+		}
+	}
+	if c.Relay != "" {
+		if c.Relay, err = checkBase("relay", c.Relay); err != nil {
+			return c, err
+		}
+	}
 	switch {
 	case len(c.CoordinatorKey) != ed25519.PublicKeySize:
 		return c, errors.New("client: the coordinator's verification key is required")
@@ -193,14 +225,27 @@ func (c JoinConfig) check() (JoinConfig, error) {
 		return c, errors.New("client: the verification key of the shuffler's operator is required")
 	case slices.Equal(c.CoordinatorKey, c.ShufflerKey):
 		return c, errors.New("client: coordinator and shuffler's operator have the same key: they must not be the same")
-	case c.Directory == "":
+	case c.Registrar != "" && c.RegistrarKey == nil:
+		return c, errors.New("client: a registrar's address needs its key")
+	case c.RegistrarKey != nil && len(c.RegistrarKey) != ed25519.PublicKeySize:
+		return c, errors.New("client: the registrar's key has another length")
+	case slices.Equal(c.RegistrarKey, c.ShufflerKey):
+		return c, errors.New("client: registrar and shuffler's operator have the same key: that operator could enrol anybody")
+	case c.Directory == "" && c.Store == nil:
 		return c, errors.New("client: a directory for the ledger is required")
+	case c.Directory != "" && c.Store != nil:
+		return c, errors.New("client: a directory and a store for the ledger contradict each other")
+	case c.Transport != nil && c.Roots != nil:
+		return c, errors.New("client: a transport trusts roots of its own")
 	case c.Accountant == nil:
 		return c, errors.New("client: an accountant is required")
 	case c.Answer < 0:
 		return c, fmt.Errorf("client: answer = %v must not be negative", c.Answer)
 	case c.Workers < 0 || c.Connections < 0:
 		return c, fmt.Errorf("client: %d workers, %d connections must not be negative", c.Workers, c.Connections)
+	}
+	if c.Store == nil {
+		c.Store = directory(c.Directory)
 	}
 	c.Policy, err = c.Policy.Check()
 	return c, err

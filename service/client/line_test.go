@@ -123,7 +123,7 @@ func TestLongBooksAreShortened(t *testing.T) {
 	var states [3]string
 	var sizes [3]int
 	for i := range states {
-		b, err := openBook(dir)
+		b, err := openBook(directory(dir))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -225,7 +225,7 @@ func TestBookTakesManyAtOnce(t *testing.T) {
 	if err := CreateLedger(dir); err != nil {
 		t.Fatal(err)
 	}
-	b, err := openBook(dir)
+	b, err := openBook(directory(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestBookTakesManyAtOnce(t *testing.T) {
 	if err := errors.Join(b.release([32]byte{2}, false), b.close()); err != nil {
 		t.Fatal(err)
 	}
-	if b, err = openBook(dir); err != nil {
+	if b, err = openBook(directory(dir)); err != nil {
 		t.Fatal(err)
 	}
 	if len(b.clients) != 300 || len(b.left) != 1 || len(b.left[[32]byte{2}].reports) != 200 {
@@ -267,7 +267,7 @@ func TestBookTakesManyAtOnce(t *testing.T) {
 
 func TestAppenderStopsAtTheFirstError(t *testing.T) {
 	dir := t.TempDir()
-	a := &appender{path: filepath.Join(dir, "no", "such")}
+	a := &appender{store: directory(dir), name: "no/such"}
 	wait, err := a.add([]byte("x"))
 	if err != nil {
 		t.Fatal(err)

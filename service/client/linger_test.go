@@ -12,7 +12,7 @@ import (
 // When a client comes back for the next round does not show whether it is in this
 // one: the question goes out before its report does.
 func TestNextRoundIsAskedForWhateverIsDecided(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	w := newWorld(t, 4, shuffleTask())
 	fleet, err := client.NewFleet(w.config(), w.members)

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -79,6 +78,11 @@ func (r *rounds) runMembers(ctx context.Context, o announced) error {
 	}
 	slices.SortStableFunc(times, func(a, b sendTime) int { return a.at.Compare(b.at) })
 
+	watched, err := f.witness.begin(o.ann, digest, r.terms.Task.Receipts)
+	if err != nil {
+		return err
+	}
+	defer watched.rest()
 	f.book.hold(digest)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -95,7 +99,7 @@ func (r *rounds) runMembers(ctx context.Context, o announced) error {
 		}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			unsent, err := r.runMember(inRound, t, o)
+			unsent, err := r.runMember(inRound, t, o, watched)
 			mu.Lock()
 			defer mu.Unlock()
 			left = left || unsent
@@ -109,7 +113,7 @@ func (r *rounds) runMembers(ctx context.Context, o announced) error {
 
 // runMember is one client's part in a round. unsent says that a report was charged and that
 // ctx ended before it was answered. The returned error is an error of the client's ledger.
-func (r *rounds) runMember(ctx context.Context, t sendTime, o announced) (unsent bool, err error) {
+func (r *rounds) runMember(ctx context.Context, t sendTime, o announced, watched *watched) (unsent bool, err error) {
 	f, m, ann, digest := r.fleet, t.member, o.ann, o.digest
 	notify := func(w string, err error) {
 		if refused := (*client.Refused)(nil); errors.As(err, &refused) {
@@ -127,9 +131,17 @@ func (r *rounds) runMember(ctx context.Context, t sendTime, o announced) (unsent
 		}
 		return false, nil
 	}
+	tokens, err := m.tokens(r.terms, ann.Round)
+	if err != nil {
+		notify(Declined, client.Refuse(client.CauseTokens, "%v", err))
+		if errors.Is(err, errStore) {
+			return false, err
+		}
+		return false, nil
+	}
 	// The session is asked for before the coin is flipped, whatever the coin will say.
 	until := time.UnixMilli(ann.Deadline)
-	key, err := o.enrolment.ShufflerKey(time.Now())
+	key, err := f.config.Policy.ShufflerKey(o.enrolment, time.Now())
 	if err != nil {
 		notify(Declined, client.Refuse(client.CauseKey, "%v", err))
 		return false, nil
@@ -172,12 +184,18 @@ func (r *rounds) runMember(ctx context.Context, t sendTime, o announced) (unsent
 			return false, nil
 		}
 	}
-	sealed, err := r.seal(ctx, m, gradient, row, o, session)
+	sealed, receipts, err := r.seal(ctx, m, gradient, row, o, session, tokens)
 	if err != nil {
 		notify(Lost, err)
 		return false, nil
 	}
+	if err := watched.keep(m.id, receipts); err != nil {
+		return false, err
+	}
 	if err := f.book.charge(m.id, ann, digest, r.terms.Charge, r.terms.Task.PerClient(), r.terms.Tail, sealed); err != nil {
+		return false, err
+	}
+	if err := m.spend(r.terms, ann.Round); err != nil {
 		return false, err
 	}
 	if f.beforeSend != nil {
@@ -197,7 +215,7 @@ func (r *rounds) runMember(ctx context.Context, t sendTime, o announced) (unsent
 		return ctx.Err() != nil, nil
 	}
 	notify(Sent, nil)
-	return false, nil
+	return false, watched.took(m.id)
 }
 
 // decided is returned for a round that this client has decided already, as after a restart.
@@ -239,10 +257,10 @@ func (r *rounds) takesPart(ctx context.Context, m *member, ann wire.Announcement
 		if err != nil {
 			return false, err
 		}
-		if a.status == http.StatusUnauthorized {
+		if a.status == statusUnauthorized {
 			return false, fmt.Errorf("%w: %w", a.unexpected("ask"), errUnknownSession)
 		}
-		if a.status != http.StatusOK || len(a.body) != 1 || a.body[0] > 1 {
+		if a.status != statusOK || len(a.body) != 1 || a.body[0] > 1 {
 			return false, a.unexpected("ask")
 		}
 		if a.body[0] == 0 {
@@ -269,12 +287,12 @@ func (r *rounds) reserve(m *member, ann wire.Announcement, digest [32]byte) *cli
 
 // seal makes the one report of a client in a round, with all its messages. The gradient is row if
 // that is not nil, or what gradient computes, or else 0.
-func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, row []float32, o announced, s session) ([]byte, error) {
+func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, row []float32, o announced, s session, tokens [][wire.TokenBytes]byte) (bytes []byte, receipts []wire.ID, err error) {
 	ann, digest := o.ann, o.digest
 	select {
 	case r.fleet.compute <- struct{}{}:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, nil, ctx.Err()
 	}
 	defer func() { <-r.fleet.compute }()
 	w := r.work.Get().(*work)
@@ -292,7 +310,7 @@ func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, row []f
 	src := r.fleet.noise(m.id, ann.Round)
 	reporter := r.terms.Reporter.ForRound(digest)
 	reporter.Report(src, grad, w.report)
-	messages := ann.PerClient()
+	messages, attached := ann.PerClient(), r.terms.Task.Attachments()
 	report := wire.Report{Announcement: digest, Client: m.id, Several: messages > 1}
 	rand.Read(report.ID[:])
 	for j := range messages {
@@ -303,28 +321,37 @@ func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, row []f
 		if err != nil {
 			// A mechanism that does not accept its own report is our bug. The error says
 			// nothing of the data.
-			return nil, errors.New("client: the report cannot be encoded")
+			return nil, nil, errors.New("client: the report cannot be encoded")
 		}
-		sealed, err := envelope.SealPart(ann.Coordinator, envelope.Coordinator, digest, part)
+		var with wire.Attached
+		if attached.Receipt {
+			rand.Read(with.Receipt[:])
+			receipts = append(receipts, with.Receipt)
+		}
+		if attached.Token {
+			with.Token = tokens[j]
+		}
+		sealed, err := envelope.SealPart(ann.Coordinator, envelope.Coordinator, digest, attached.Append(part, with))
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		report.Part = append(report.Part, sealed...)
 		if len(share) > 0 { // a sum's client has one message
-			if report.Share, err = envelope.SealPart(ann.Aggregator, envelope.Aggregator, digest, share); err != nil {
-				return nil, err
+			if report.Share, err = envelope.SealPart(ann.Aggregator, envelope.Aggregator, digest, attached.Append(share, with)); err != nil {
+				return nil, nil, err
 			}
 		}
 	}
 	wire.Authenticate(&report, s.Session)
-	key, err := o.enrolment.ShufflerKey(time.Now())
+	key, err := r.fleet.config.Policy.ShufflerKey(o.enrolment, time.Now())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var shown *wire.ID
 	if s.passes {
 		pass := s.Key.Pass(digest)
 		shown = &pass
 	}
-	return envelope.SealReport(key, &report, shown)
+	bytes, err = envelope.SealReport(key, &report, shown)
+	return bytes, receipts, err
 }

@@ -19,7 +19,7 @@ import (
 // own, and its ledger counts each of them, over restarts too.
 func TestSeveralMessages(t *testing.T) {
 	const m, rounds = 3, 3
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	theta := make([]float32, dim)
 	task := shuffleTask()
@@ -94,7 +94,7 @@ func TestSeveralMessages(t *testing.T) {
 // A task of one message whose reports are values has no byte of version 2: programs that know
 // version 1 only take part as before.
 func TestOneMessageIsVersion1(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	theta := make([]float32, dim)
 	w := newWorld(t, 3, shuffleTask())

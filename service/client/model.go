@@ -9,8 +9,6 @@ import (
 	"hash"
 	"io"
 	"math"
-	"net/http"
-	"strconv"
 
 	"github.com/riffle-dp/riffle/protocol/client"
 )
@@ -104,9 +102,9 @@ func (f *Fleet) fetchModel(ctx context.Context, d *download) ([]float32, error) 
 			return nil, client.Refuse(client.CauseModel, "more than the %d bytes that the task's have", d.total())
 		case err != nil:
 			return nil, err
-		case a.status == http.StatusPartialContent && d.received() > before:
-		case a.status == http.StatusOK && d.received() == d.total():
-		case a.status == http.StatusOK || a.status == http.StatusPartialContent:
+		case a.status == statusPartialContent && d.received() > before:
+		case a.status == statusOK && d.received() == d.total():
+		case a.status == statusOK || a.status == statusPartialContent:
 			n := d.received()
 			d.restart()
 			return nil, client.Refuse(client.CauseModel, "%d bytes, the task's have %d", n, d.total())
@@ -126,24 +124,24 @@ func (f *Fleet) fetchModel(ctx context.Context, d *download) ([]float32, error) 
 func (w *web) piece(ctx context.Context, url string, d *download) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	head := http.Header{}
+	head := map[string]string{}
 	from, to := d.received(), min(d.received()+pieceBytes, d.total())
 	if d.total() > pieceBytes {
-		head.Set("Range", fmt.Sprintf("bytes=%d-%d", from, to-1))
+		head["Range"] = fmt.Sprintf("bytes=%d-%d", from, to-1)
 	}
-	resp, err := w.send(ctx, http.MethodGet, url, nil, head)
+	resp, err := w.send(ctx, methodGet, url, nil, head)
 	if err != nil {
 		return answer{}, err
 	}
 	defer resp.Body.Close()
-	a := answer{status: resp.StatusCode}
-	switch resp.StatusCode {
-	case http.StatusOK:
+	a := answer{status: resp.Status}
+	switch resp.Status {
+	case statusOK:
 		d.restart()
 		to = d.total()
-	case http.StatusPartialContent:
-		if got, want := resp.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-%d/%d", from, to-1, d.total()); got != want {
-			return answer{}, client.Refuse(client.CauseModel, "the server sends %s of it, asked for was %s", strconv.Quote(clipped(got)), want)
+	case statusPartialContent:
+		if got, want := resp.Header("Content-Range"), fmt.Sprintf("bytes %d-%d/%d", from, to-1, d.total()); got != want {
+			return answer{}, client.Refuse(client.CauseModel, "the server sends %.60q of it, asked for was %s", got, want)
 		}
 	default:
 		a.body, err = io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
@@ -159,16 +157,9 @@ func (w *web) piece(ctx context.Context, url string, d *download) (answer, error
 		return answer{}, errBeyond
 	case err != nil:
 		return answer{}, fmt.Errorf("client: %w", err)
-	case a.status == http.StatusPartialContent && n > 0 && n < rest:
+	case a.status == statusPartialContent && n > 0 && n < rest:
 		// An error, so that the client pauses: else a server could make it ask for each byte.
 		return answer{}, fmt.Errorf("client: %d bytes of a model, asked for were %d", n, rest)
 	}
 	return a, nil
-}
-
-func clipped(text string) string {
-	if len(text) > 60 {
-		return text[:60] + "…"
-	}
-	return text
 }

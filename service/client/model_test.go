@@ -33,8 +33,11 @@ func fleetOf(t *testing.T, servers ...*httptest.Server) *Fleet {
 		roots.AddCert(s.Certificate())
 		f.coordinators = append(f.coordinators, s.URL)
 	}
-	f.web = newWeb(roots, 4)
-	t.Cleanup(f.web.close)
+	var err error
+	if f.web, err = newWeb(JoinConfig{Roots: roots, Connections: 4}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.web.Close)
 	return f
 }
 

@@ -101,7 +101,7 @@ func TestNetworkIsTheSimulation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 			defer cancel()
 			task := wire.Task{Population: wire.ID{3}, Name: name, Trust: c.trust, Participation: c.participation,
 				MinReports: 2, Rounds: rounds, Delta: 1e-5, Mechanism: c.mechanism}
@@ -325,7 +325,7 @@ func (w *world) close(t *testing.T, co *coordinator.Coordinator, reports map[wir
 
 // What a report's size and header show is the same whatever the data.
 func TestReportsOfARoundHaveOneSize(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	w := newWorld(t, 6, wire.Task{Population: wire.ID{3}, Trust: dp.Shuffle, Participation: dp.All, MinReports: 2, Rounds: 1,
 		Delta: 1e-5, Mechanism: wire.Mechanism{Name: "laplace", Dim: dim, Clip: 1, ClipMode: "norm", Eps0: 2}})

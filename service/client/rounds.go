@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,9 +17,10 @@ type rounds struct {
 	fleet *Fleet
 	terms *client.Terms
 
-	last   int64    // the round that was announced last, taken part in or not
-	digest [32]byte // digest of its announcement
-	model  [32]byte // digest of theta
+	last   int64      // the round that was announced last, taken part in or not
+	digest [32]byte   // digest of its announcement
+	head   *wire.Head // the ledger's head that an admitted announcement of the task told last; nil: none
+	model  [32]byte   // digest of theta
 	theta  []float32
 	coming *download      // a model that has not come whole; nil: none
 	queue  chan announced // rounds that the clients have yet to decide on
@@ -65,6 +67,9 @@ func (r *rounds) run(ctx context.Context) error {
 		}
 	}()
 	ended := r.follow(ctx)
+	if ended {
+		f.witness.before(r.terms.ID, math.MaxInt64)
+	}
 	r.over() // called before waiting for clients: its time must not reveal who takes part
 	close(r.queue)
 	<-done
@@ -124,6 +129,7 @@ func (r *rounds) round(ctx context.Context, ann wire.Announcement) error {
 	}
 	if ann.Round <= r.terms.Task.LastRound() {
 		r.last, r.digest = ann.Round, digest
+		f.witness.before(r.terms.ID, ann.Round)
 	}
 	until := time.UnixMilli(ann.Deadline)
 	if !time.Now().Before(until) {
@@ -133,7 +139,7 @@ func (r *rounds) round(ctx context.Context, ann wire.Announcement) error {
 	defer cancel()
 	var e wire.Enrolment
 	if err := f.persist(inRound, r.terms.ID, ann.Round, func() (err error) {
-		e, err = f.enrolment(inRound, ann.Enrolment)
+		e, err = f.enrolment(inRound, ann)
 		return err
 	}); err != nil {
 		return err
@@ -141,12 +147,18 @@ func (r *rounds) round(ctx context.Context, ann wire.Announcement) error {
 	if err := r.terms.Admit(ann, e, time.Now()); err != nil {
 		return err
 	}
+	ledger := headKey{population: e.Population, key: [8]byte(f.config.CoordinatorKey)}
+	if err := f.heads.check(ledger, ann, r.head); err != nil {
+		return err
+	}
+	r.head = ann.Ledger
+	f.widen(ann, e)
 	// Fetch the model whatever each client decides later, so that the download reveals
 	// nothing.
 	if r.theta == nil || r.model != ann.ModelDigest {
 		r.theta = nil // free its memory before the next one comes
 		if r.coming == nil || r.coming.digest != ann.ModelDigest {
-			r.coming = newDownload(ann.ModelDigest, r.terms.Task.Mechanism.Dim)
+			r.coming = newDownload(ann.ModelDigest, r.terms.Task.Parameters())
 		}
 		if err := f.persist(inRound, r.terms.ID, ann.Round, func() (err error) {
 			r.theta, err = f.fetchModel(inRound, r.coming)
@@ -155,6 +167,9 @@ func (r *rounds) round(ctx context.Context, ann wire.Announcement) error {
 			return err
 		}
 		r.model, r.coming = ann.ModelDigest, nil
+	}
+	if f.config.Announced != nil {
+		f.config.Announced(r.terms.ID, ann.Round, time.UnixMilli(ann.Opens), until)
 	}
 	select {
 	case r.queue <- announced{ann, digest, e, r.theta}:

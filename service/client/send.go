@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
@@ -33,10 +32,10 @@ var errUnknownSession = errors.New("the session is not known")
 // send posts a sealed report until the shuffler has it.
 func (f *Fleet) send(ctx context.Context, sealed []byte) error {
 	a, err := f.post(ctx, "/v1/report", sealed)
-	if err == nil && a.status == http.StatusUnauthorized {
+	if err == nil && a.status == statusUnauthorized {
 		return fmt.Errorf("%w: %w", a.unexpected("report"), errUnknownSession)
 	}
-	if err == nil && a.status != http.StatusNoContent {
+	if err == nil && a.status != statusNoContent {
 		err = a.unexpected("report")
 	}
 	return err
@@ -45,9 +44,14 @@ func (f *Fleet) send(ctx context.Context, sealed []byte) error {
 // post sends the same bytes to the shuffler until they are answered or ctx ends. It gives one
 // notice of failure, however many tries fail.
 func (f *Fleet) post(ctx context.Context, path string, body []byte) (answer, error) {
+	return f.postWith(ctx, path, nil, body)
+}
+
+// postWith is post with further headers.
+func (f *Fleet) postWith(ctx context.Context, path string, head map[string]string, body []byte) (answer, error) {
 	retry := newBackoff()
 	for tries := 1; ; tries++ {
-		a, err := f.postOnce(ctx, path, body)
+		a, err := f.postOnce(ctx, path, head, body)
 		if err == nil && !a.again() {
 			if reason := a.reason(); reason != "" {
 				f.mu.Lock()
@@ -74,7 +78,7 @@ func (f *Fleet) post(ctx context.Context, path string, body []byte) (answer, err
 // leastTry is the least time that a try is given before it is broken off.
 const leastTry = 2 * time.Second
 
-func (f *Fleet) postOnce(ctx context.Context, path string, body []byte) (answer, error) {
+func (f *Fleet) postOnce(ctx context.Context, path string, head map[string]string, body []byte) (answer, error) {
 	select {
 	case f.flight <- struct{}{}:
 	case <-ctx.Done():
@@ -87,7 +91,10 @@ func (f *Fleet) postOnce(ctx context.Context, path string, body []byte) (answer,
 		ctx, cancel = context.WithTimeout(ctx, max(leastTry, time.Until(deadline)/2))
 		defer cancel()
 	}
-	return f.web.do(ctx, http.MethodPost, f.config.Shuffler+path, body, "", maxRefusal, 0)
+	if f.config.Relay != "" {
+		return f.relayed(ctx, path, head, body)
+	}
+	return f.web.doWith(ctx, methodPost, f.config.Shuffler+path, head, body, "", maxRefusal, 0)
 }
 
 // resend sends the reports that an earlier process charged and may not have sent. They
@@ -101,6 +108,10 @@ func (f *Fleet) resend(ctx context.Context) error {
 			inRound, cancel := context.WithDeadline(ctx, o.deadline)
 			defer cancel()
 			over := true
+			watched := f.witness.find(announcement)
+			if watched != nil {
+				defer watched.rest()
+			}
 			for _, r := range o.reports {
 				err := f.send(inRound, r.sealed)
 				if err != nil && ctx.Err() != nil {
@@ -110,8 +121,15 @@ func (f *Fleet) resend(ctx context.Context) error {
 				n := Notice{What: Sent, Client: r.client, Err: err}
 				if err != nil {
 					n.What = Lost
+				} else if watched != nil {
+					err = watched.took(r.client)
 				}
 				f.notify(n)
+				if n.What == Sent && err != nil {
+					mu.Lock()
+					failed = errors.Join(failed, err)
+					mu.Unlock()
+				}
 			}
 			if err := f.book.release(announcement, over); err != nil {
 				mu.Lock()

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"net/http"
 	"sync"
 	"time"
 
@@ -41,7 +40,7 @@ func (f *Fleet) prepare(ctx context.Context, t *client.Terms) {
 		return // the round's announcement names its enrolment
 	}
 	now := time.Now()
-	key, err := e.ShufflerKey(now)
+	key, err := f.config.Policy.ShufflerKey(e, now)
 	if err != nil {
 		return
 	}
@@ -96,6 +95,9 @@ func (f *Fleet) session(ctx context.Context, m *member, p wire.ID, suite wire.Su
 		return s, true, client.Refuse(client.CauseSession, "%v", ctx.Err())
 	}
 	defer func() { <-m.asking }()
+	if refused := m.stopped(); refused != nil {
+		return s, true, refused
+	}
 	if s, ok := m.current(p, deadline); ok {
 		return s, true, nil
 	}
@@ -104,16 +106,20 @@ func (f *Fleet) session(ctx context.Context, m *member, p wire.ID, suite wire.Su
 		return s, true, client.Refuse(client.CauseSession, "%v", err)
 	}
 	request := wire.SessionRequest{Population: p, Client: m.id, Time: time.Now().Unix(), Suite: suite, Public: key.Public.Public}
-	a, err := f.post(ctx, "/v1/session", wire.Sign(m.credential.key, wire.LabelSession, wire.Encode(request)))
+	a, err := f.postWith(ctx, "/v1/session", map[string]string{wire.TakenHeader: "1"}, wire.Sign(m.credential.key, wire.LabelSession, wire.Encode(request)))
 	if err != nil {
 		return s, true, client.Refuse(client.CauseSession, "%v", err)
 	}
-	if a.status != http.StatusOK {
+	if a.status != statusOK {
 		return s, true, client.Refuse(client.CauseSession, "%v", a.unexpected("session"))
 	}
 	next := session{population: p, passes: a.passes}
 	if next.Session, err = key.OpenSession(request, a.body); err != nil {
 		return s, true, client.Refuse(client.CauseSession, "%v", err)
+	}
+	if refused := m.missing(next.Taken, f.config.Policy.Count); refused != nil {
+		m.stop(refused)
+		return s, true, refused
 	}
 	if !next.lasts(p, deadline) {
 		return s, true, client.Refuse(client.CauseSession, "it ends at %s, the round at %s", time.Unix(next.Expires, 0).UTC().Format(time.RFC3339), deadline.UTC().Format(time.RFC3339))
@@ -122,4 +128,45 @@ func (f *Fleet) session(ctx context.Context, m *member, p wire.ID, suite wire.Su
 	defer m.mu.Unlock()
 	m.session = next
 	return next, true, nil
+}
+
+// missing compares the number of messages that the shuffler has taken from the client with the
+// client's own ledger, which has charged each of them before it was sent. More were taken than
+// charged if the ledger was cut or restored from a copy, or if another process reports with the
+// same credential. needed refuses a shuffler that does not tell.
+func (m *member) missing(taken *int64, needed bool) *client.Refused {
+	if taken == nil {
+		if needed {
+			return client.Refuse(client.CauseSession, "the shuffler does not tell how many messages it has taken of this client")
+		}
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if charged := m.history.Messages(); *taken > charged {
+		return client.Refuse(client.CauseLedger, "the shuffler has taken %d messages of this client, its ledger has charged %d: "+
+			"the ledger was cut or restored from an old copy, or the credential is used elsewhere too. "+
+			"This client reports no more until dir: has its newest ledger again", *taken, charged)
+	}
+	return nil
+}
+
+// stop keeps the member from all further rounds if its ledger is not whole.
+func (m *member) stop(why *client.Refused) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if why.Cause == client.CauseLedger {
+		m.over = why
+	}
+}
+
+// stopped returns why the member takes part in no further round; nil if it does.
+func (m *member) stopped() *client.Refused {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.over == nil {
+		return nil
+	}
+	again := *m.over
+	return &again
 }

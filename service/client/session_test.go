@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -40,7 +41,7 @@ func (w *world) run(ctx context.Context, config client.JoinConfig) (fleet *clien
 
 // Every client asks for a session, once for many rounds, whatever its coin says.
 func TestSessionsTellNothingOfCoins(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	task := shuffleTask()
 	task.Participation = dp.CheckIn
@@ -91,7 +92,7 @@ func TestSessionsTellNothingOfCoins(t *testing.T) {
 // before any data are touched, and a shuffler that gives none delays nothing else.
 func TestPrepare(t *testing.T) {
 	for _, refuses := range []bool{false, true} {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		w := newWorld(t, 30, shuffleTask())
 		if refuses {
@@ -182,12 +183,15 @@ func TestNoSessionNoReport(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 			defer cancel()
 			w := one(t)
 			theta := make([]float32, dim)
 			a := w.announcement(1, theta)
-			a.Deadline = time.Now().Add(700 * time.Millisecond).UnixMilli()
+			a.Deadline = time.Now().Add(time.Minute).UnixMilli()
+			if name == "none until the end" {
+				a.Deadline = time.Now().Add(3 * time.Second).UnixMilli()
+			}
 			w.publish(a, theta, nil)
 			act(w)
 			config, seen := w.config(), newWatch()
@@ -222,10 +226,10 @@ func TestNoSessionNoReport(t *testing.T) {
 // A session that would end in the round is renewed before, and one that the
 // shuffler does not know any more is not used again.
 func TestSessionsAreRenewed(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	w := one(t)
-	w.lasting = 2 * time.Minute // outlives a round of 20 s by more than a minute
+	w.lasting = roundTime + 2*time.Minute // outlives a round by more than a minute
 	theta := make([]float32, dim)
 	config, seen := w.config(), newWatch()
 	config.Watch = seen.tell
@@ -246,7 +250,7 @@ func TestSessionsAreRenewed(t *testing.T) {
 	w.mu.Lock()
 	w.lasting = time.Hour
 	w.mu.Unlock()
-	round(3, func(a *wire.Announcement) { a.Deadline = time.Now().Add(80 * time.Second).UnixMilli() }, 2)
+	round(3, func(a *wire.Announcement) { a.Deadline = time.Now().Add(roundTime + 80*time.Second).UnixMilli() }, 2)
 	w.set(func(rw http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Path != "/v1/report" {
 			return false
@@ -266,9 +270,13 @@ func TestSessionsAreRenewed(t *testing.T) {
 
 // Requests for sessions and reports are spread, each over its half of the time.
 func TestSessionsAreSpread(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	slowly(t, func(scale time.Duration) error { return sessionsAreSpread(t, scale*800*time.Millisecond) })
+}
+
+func sessionsAreSpread(t *testing.T, spread time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	const n, spread = 40, 800 * time.Millisecond
+	const n = 40
 	w := newWorld(t, n, shuffleTask())
 	var mu sync.Mutex
 	at := map[string][]time.Time{}
@@ -285,21 +293,22 @@ func TestSessionsAreSpread(t *testing.T) {
 	published := time.Now()
 	w.publish(w.announcement(1, theta), theta, nil)
 	w.wait(ctx, n)
+	end()
 	first := at["/v1/report"][0]
 	if d := first.Sub(published); d < spread/2 {
 		t.Errorf("a report after %v: whoever needs a session sends in the second half", d)
 	}
 	// 40 times are below a quarter of their half with probability 4^-40.
 	if asked := at["/v1/session"]; len(asked) != n || asked[n-1].Sub(published) < spread/8 {
-		t.Errorf("%d sessions were asked for at once", len(asked))
+		return fmt.Errorf("%d sessions were asked for at once", len(asked))
 	}
-	end()
+	return nil
 }
 
 // A shuffler that does not know a session any more answers no ask with it: the client
 // has nothing charged and takes another session in the next round.
 func TestAskWithALostSession(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	task := shuffleTask()
 	task.Participation = dp.Sampled

@@ -16,7 +16,7 @@ import (
 // at: of the others one cannot be reached, and one is a standby. When the leader goes,
 // they find the next.
 func TestSeveralCoordinators(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	w := newWorld(t, 4, shuffleTask())
 	gone := httptest.NewTLSServer(http.NotFoundHandler())

@@ -64,7 +64,7 @@ func TestVoidRound(t *testing.T) {
 			retrying++
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	fleet, end := w.run(ctx, config)
 	for fleet.Snapshot().Reports[client.Lost] < clients && ctx.Err() == nil {

@@ -1,16 +1,12 @@
 package client
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
+	"maps"
 	"net/url"
 	"strconv"
 	"strings"
@@ -33,23 +29,15 @@ const (
 // asked to wait.
 const requestTime = 30 * time.Second
 
-// web makes HTTP requests for all clients of a process.
-type web struct{ http *http.Client }
+// web makes requests for all clients of a process.
+type web struct{ Transport }
 
-func newWeb(roots *x509.CertPool, connections int) *web {
-	t := &http.Transport{
-		TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13},
-		DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
-		TLSHandshakeTimeout: 10 * time.Second,
-		MaxIdleConnsPerHost: connections,
-		IdleConnTimeout:     time.Minute,
-		ForceAttemptHTTP2:   true,
-		DisableCompression:  true,
+func newWeb(c JoinConfig) (w *web, err error) {
+	if w = (&web{c.Transport}); c.Transport == nil {
+		w.Transport, err = newTransport(c)
 	}
-	return &web{&http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	return w, err
 }
-
-func (w *web) close() { w.http.CloseIdleConnections() }
 
 // checkBase returns the address of a server without a slash at its end. It refuses any other text.
 func checkBase(name, base string) (string, error) {
@@ -58,6 +46,15 @@ func checkBase(name, base string) (string, error) {
 		return "", fmt.Errorf("client: %s: want an https:// address", name)
 	}
 	return strings.TrimSuffix(base, "/"), nil
+}
+
+// pathOf returns the path of an address, for messages.
+func pathOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return u.Path
 }
 
 // answer is a response that was read completely.
@@ -72,14 +69,8 @@ type answer struct {
 var errTooLong = errors.New("longer than it may be")
 
 // send makes a request whose answer the caller reads and closes.
-func (w *web) send(ctx context.Context, method, url string, body []byte, head http.Header) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
-	if err != nil {
-		return nil, fmt.Errorf("client: %v", err)
-	}
-	req.Header = head
-	req.Header.Set("User-Agent", "riffle/1") // the same for all clients
-	resp, err := w.http.Do(req)
+func (w *web) send(ctx context.Context, method, url string, body []byte, head map[string]string) (*Response, error) {
+	resp, err := w.Do(ctx, Request{method, url, head, body})
 	if err != nil {
 		return nil, fmt.Errorf("client: %w", err)
 	}
@@ -87,21 +78,27 @@ func (w *web) send(ctx context.Context, method, url string, body []byte, head ht
 }
 
 func (w *web) do(ctx context.Context, method, url string, body []byte, etag string, limit int64, wait time.Duration) (answer, error) {
+	return w.doWith(ctx, method, url, nil, body, etag, limit, wait)
+}
+
+// doWith is do with further headers.
+func (w *web) doWith(ctx context.Context, method, url string, further map[string]string, body []byte, etag string, limit int64, wait time.Duration) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime+wait)
 	defer cancel()
-	head := http.Header{}
-	if method == http.MethodPost {
-		head.Set("Content-Type", "application/octet-stream")
+	head := map[string]string{}
+	if method == methodPost {
+		head["Content-Type"] = "application/octet-stream"
 	}
 	if etag != "" {
-		head.Set("If-None-Match", etag)
+		head["If-None-Match"] = etag
 	}
+	maps.Copy(head, further)
 	resp, err := w.send(ctx, method, url, body, head)
 	if err != nil {
 		return answer{}, err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
+	if resp.Status != statusOK {
 		limit = maxRefusal
 	}
 	b, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
@@ -109,10 +106,10 @@ func (w *web) do(ctx context.Context, method, url string, body []byte, etag stri
 		return answer{}, fmt.Errorf("client: %w", err)
 	}
 	if int64(len(b)) > limit {
-		return answer{}, fmt.Errorf("client: %s %s: answer %w (%d bytes)", method, resp.Request.URL.Path, errTooLong, limit)
+		return answer{}, fmt.Errorf("client: %s %s: answer %w (%d bytes)", method, pathOf(url), errTooLong, limit)
 	}
-	return answer{status: resp.StatusCode, body: b, etag: resp.Header.Get("ETag"),
-		passes: resp.Header.Get(wire.ReportKindHeader) == strconv.Itoa(int(wire.KindPassed))}, nil
+	return answer{status: resp.Status, body: b, etag: resp.Header("ETag"),
+		passes: resp.Header(wire.ReportKindHeader) == strconv.Itoa(int(wire.KindPassed))}, nil
 }
 
 // reason returns the reason that a refusal names; empty if it names none that is known.
@@ -133,7 +130,7 @@ func (a answer) reason() wire.Reason {
 
 // again says whether the same request may get another answer later.
 func (a answer) again() bool {
-	return a.status == http.StatusTooManyRequests || a.status >= 500
+	return a.status == statusTooManyRequests || a.status >= 500
 }
 
 // unexpected is the error for a status that the protocol does not have here.

@@ -113,7 +113,7 @@ func TestTasksWithoutEnd(t *testing.T) {
 		t.Helper()
 		w := newWorld(t, 3, shuffleTask())
 		w.serveTasks(tasks)
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		ended := false
 		c := w.config()

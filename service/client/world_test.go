@@ -44,6 +44,7 @@ type world struct {
 	task        wire.Task
 	mechanism   randomizer.Randomizer
 	servers     [2]*httptest.Server
+	dir         string // of the last config
 
 	mu       sync.Mutex
 	changed  chan struct{}
@@ -54,11 +55,14 @@ type world struct {
 	ended    bool
 	drawn    map[int]bool // nil: all
 	sessions map[wire.ID]wire.Session
-	lasting  time.Duration // of new sessions
-	old      bool          // a shuffler of before there were passes
+	given    map[string]wire.Session // by request
+	lasting  time.Duration           // of new sessions
+	taken    *int64                  // what sessions tell of the number of messages that were taken; nil: nothing
+	old      bool                    // a shuffler of before there were passes
 	got      map[wire.ID][]byte
 	reports  map[wire.ID]wire.Report
-	requests map[string]int // by method and path, without digests
+	requests map[string]int    // by method and path, without digests
+	told     map[string][]byte // what is published of rounds, by path
 	// before answers in place of the handlers where it returns true.
 	before func(w http.ResponseWriter, r *http.Request) bool
 }
@@ -74,7 +78,7 @@ func newWorldOf(t *testing.T, suite wire.Suite, n int, task wire.Task) *world {
 	t.Helper()
 	w := &world{t: t, suite: suite, opens: map[envelope.Reader]*envelope.PrivateKey{}, rings: map[envelope.Reader]*envelope.Keyring{},
 		at: map[wire.ID]int{}, changed: make(chan struct{}), requests: map[string]int{}, task: task,
-		sessions: map[wire.ID]wire.Session{}, lasting: 48 * time.Hour}
+		sessions: map[wire.ID]wire.Session{}, given: map[string]wire.Session{}, lasting: 48 * time.Hour}
 	_, w.coordinator, _ = ed25519.GenerateKey(rand.Reader)
 	_, w.operator, _ = ed25519.GenerateKey(rand.Reader)
 	for _, r := range []envelope.Reader{envelope.Shuffler, envelope.Coordinator, envelope.Aggregator} {
@@ -136,6 +140,7 @@ func (w *world) config() client.JoinConfig {
 		roots.AddCert(s.Certificate())
 	}
 	dir := w.t.TempDir()
+	w.dir = dir
 	if err := client.CreateLedger(dir); err != nil {
 		w.t.Fatal(err)
 	}
@@ -144,15 +149,21 @@ func (w *world) config() client.JoinConfig {
 		Roots: roots, Directory: dir, Policy: policy(), Accountant: new(account.Accountant), Tasks: [][32]byte{wire.Digest(w.task)}, Spread: -1}
 }
 
+// roundTime is how long a round lasts unless a test says otherwise: enough on a machine that has much
+// else to do. A round ends sooner, with its last report.
+const roundTime = time.Minute
+
 // fill adds to a pure announcement what a network needs.
 func (w *world) fill(a wire.Announcement) wire.Announcement {
 	a.Enrolment = wire.Digest(w.enrolment)
-	a.Opens, a.Deadline = time.Now().UnixMilli(), time.Now().Add(20*time.Second).UnixMilli()
+	a.Opens, a.Deadline = time.Now().UnixMilli(), time.Now().Add(roundTime).UnixMilli()
 	a.Coordinator = w.opens[envelope.Coordinator].Public
 	part, share, err := mechanism.ContentSizes(w.mechanism)
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	attached := w.task.Attachments()
+	part, share = attached.Size(part), attached.Size(share)
 	if a.ReportBytes, err = envelope.PartSize(w.suite, part); err != nil {
 		w.t.Fatal(err)
 	}
@@ -163,6 +174,22 @@ func (w *world) fill(a wire.Announcement) wire.Announcement {
 		}
 	}
 	return a
+}
+
+// fitSizes makes an announcement's sizes those of its keys.
+func (w *world) fitSizes(a *wire.Announcement) {
+	part, share, err := mechanism.ContentSizes(w.mechanism)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if a.ReportBytes, err = envelope.PartSize(a.Coordinator.Suite, part); err != nil {
+		w.t.Fatal(err)
+	}
+	if share > 0 {
+		if a.ShareBytes, err = envelope.PartSize(a.Aggregator.Suite, share); err != nil {
+			w.t.Fatal(err)
+		}
+	}
 }
 
 // announcement is a good one of a round, for tests without a coordinator.
@@ -259,6 +286,17 @@ func (w *world) serveCoordinator(rw http.ResponseWriter, r *http.Request) {
 		rw.Write(wire.Sign(w.coordinator, wire.LabelTask, wire.Encode(w.task)))
 	})
 	mux.HandleFunc("GET /v1/tasks/{task}/announcement", w.serveAnnouncement)
+	mux.HandleFunc("GET /v1/rounds/{announcement}/{what}", func(rw http.ResponseWriter, r *http.Request) {
+		w.count(r, r.PathValue("what"))
+		w.mu.Lock()
+		b, ok := w.told[r.URL.Path]
+		w.mu.Unlock()
+		if !ok {
+			rw.WriteHeader(http.StatusNotFound)
+			return
+		}
+		rw.Write(b)
+	})
 	mux.HandleFunc("GET /v1/models/{digest}", func(rw http.ResponseWriter, r *http.Request) {
 		w.count(r, "model")
 		w.mu.Lock()
@@ -378,6 +416,11 @@ func (w *world) give(body []byte) []byte {
 		}
 		s := wire.Session{Expires: time.Now().Add(w.lasting).Unix()}
 		rand.Read(s.Key[:])
+		s.Taken = w.taken
+		if again, ok := w.given[string(body)]; ok { // the same request gets the same session
+			s = again
+		}
+		w.given[string(body)] = s
 		w.sessions[request.Client] = s
 		if request.Suite != w.suite {
 			w.t.Errorf("a session is asked for under suite %d, reports are sealed under %d", request.Suite, w.suite)

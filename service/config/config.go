@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/endpoint"
@@ -89,14 +90,20 @@ type Party struct {
 // Shuffler is the configuration of riffle serve shuffler.
 type Shuffler struct {
 	Process `yaml:",inline"`
+	// Origins are those of the web pages whose visitors may be clients, such as https://shop.example, each
+	// written as browsers send it; http is for loopback only. Pages of other origins are refused.
+	// Default: none; no page of another site can read an answer.
+	Origins []string `yaml:"origins,omitempty"`
 	// SigningKey is the operator's key for enrolments and statements on closed rounds.
 	// Required.
 	SigningKey string `yaml:"signing-key"`
 	// SealingKeys are files. The key that expires last is announced; the others still open
 	// reports that are under way. At least one.
 	SealingKeys []string `yaml:"sealing-keys"`
-	// Roster is a file of the enrolled clients' public keys, one a line. Required.
-	Roster string `yaml:"roster"`
+	// Roster is a file of the enrolled clients' public keys, one a line; with a registrar that has
+	// no url here, the file that riffle registrar export wrote. Required, unless the registrar has
+	// a url.
+	Roster string `yaml:"roster,omitempty"`
 	// MinReports is the fewest reports of any round, whatever its task says; a round with
 	// fewer is void. At least 2.
 	MinReports int64 `yaml:"n-min"`
@@ -112,6 +119,14 @@ type Shuffler struct {
 		MaxReport   int64         `yaml:"max-report"`   // bytes of a report's parts; default 1 MiB
 		MemoryBytes int64         `yaml:"memory-bytes"` // memory for sorting a batch; default 64 MiB
 	} `yaml:"round"`
+	// Relay needs pins. It brings the requests of clients that do not show their addresses. Leave it
+	// out if there is none.
+	Relay *Party `yaml:"relay,omitempty"`
+	// CountReports counts how many messages were taken from each client, and tells the client, which
+	// stops if it has charged fewer: its own ledger was cut, or restored from a copy. The store
+	// then holds a number for each client, which grows when the client has reported. Default:
+	// false.
+	CountReports bool `yaml:"count-reports,omitempty"`
 	// FrontendOnly makes the process take reports only; other processes that share the store
 	// close rounds.
 	FrontendOnly bool `yaml:"frontend-only"`
@@ -121,16 +136,62 @@ type Shuffler struct {
 	// AggregatorKeys are the aggregator's public sealing keys.
 	AggregatorKeys    []string   `yaml:"aggregator-sealing-keys"`
 	AggregatorSealing []wire.Key `yaml:"-"` // AggregatorKeys, as Load reads them
+	// Registrar enrols the clients, in place of this role's operator. It needs a key, and either
+	// url and pins, or its signed roster as the file Roster. Leave it out if there is none.
+	Registrar *Party `yaml:"registrar,omitempty"`
+}
+
+// Registrar is the configuration of riffle serve registrar.
+type Registrar struct {
+	Process    `yaml:",inline"`
+	Origins    []string `yaml:"origins,omitempty"` // as in Shuffler
+	SigningKey string   `yaml:"signing-key"`       // key for rosters. Required.
+	// Validity is the time for which a signed roster is valid; it is renewed after half of that
+	// time. If the registrar is away for longer, no round is announced. Default 30 days.
+	Validity time.Duration `yaml:"validity"`
+	// Mark is the high-water mark of the tokens that were granted, a file outside of the store, best
+	// on another disk. Default: none; no tokens are issued.
+	Mark string `yaml:"mark,omitempty"`
+	// Shuffler needs pins. It alone may fetch the clients' keys.
+	Shuffler Party `yaml:"shuffler"`
+	// Coordinator needs pins. It alone may ask for the keys of tokens. Leave it out if there are no
+	// tokens.
+	Coordinator *Party `yaml:"coordinator,omitempty"`
+}
+
+// Relay is the configuration of riffle serve relay. A relay has no store: it keeps nothing.
+type Relay struct {
+	Listen         string     `yaml:"listen"`            // address for clients. Required.
+	Admin          string     `yaml:"admin"`             // as in Process
+	Certificate    string     `yaml:"certificate"`       // made by riffle keygen tls; the shuffler knows its pin. Required.
+	CertificateKey string     `yaml:"certificate-key"`   // Required.
+	MaxConnections int        `yaml:"max-connections"`   // as in Process
+	AddressShare   float64    `yaml:"address-share"`     // as in Process
+	Rate           float64    `yaml:"rate"`              // as in Process
+	Origins        []string   `yaml:"origins,omitempty"` // as in Shuffler
+	Log            string     `yaml:"log"`
+	Level          slog.Level `yaml:"-"` // Log, as Load reads it
+	// MaxRequest is the size in bytes of the largest sealed request: a round's report and some
+	// kilobytes. Default 1 MiB.
+	MaxRequest int64 `yaml:"max-request"`
+	// Shuffler is where all requests go: URL (its address for peers) and pins. Required.
+	Shuffler Party `yaml:"shuffler"`
 }
 
 // Coordinator is the configuration of riffle serve coordinator.
 type Coordinator struct {
 	Process     `yaml:",inline"`
-	SigningKey  string   `yaml:"signing-key"`  // key for tasks and announcements. Required.
-	SealingKeys []string `yaml:"sealing-keys"` // At least one.
+	Origins     []string `yaml:"origins,omitempty"` // as in Shuffler
+	SigningKey  string   `yaml:"signing-key"`       // key for tasks and announcements. Required.
+	SealingKeys []string `yaml:"sealing-keys"`      // At least one.
 	// Mark is the ledger's high-water mark, a file outside of the store, best on
 	// another disk. Required.
 	Mark string `yaml:"mark"`
+	// AnnounceLedger tells the shuffler and the clients how far the ledger was written. They keep
+	// it, so that a coordinator whose store and mark were restored from old copies does not
+	// start again. Clients and shufflers of versions without it cannot read such
+	// announcements. It cannot be taken back. Default: false.
+	AnnounceLedger bool `yaml:"announce-ledger,omitempty"`
 	// Budget limits the cost of all tasks together. Required.
 	Budget struct {
 		Epsilon float64 `yaml:"epsilon"`
@@ -167,20 +228,32 @@ type Coordinator struct {
 	DashboardToken string `yaml:"dashboard-token"`
 	// Holder names this process, in leases, among those that share the store. Default: host
 	// name and process id.
-	Holder     string `yaml:"holder"`
-	Shuffler   Party  `yaml:"shuffler"`   // URL (its address for peers), pins and key. Required.
-	Aggregator *Party `yaml:"aggregator"` // URL and pins, if there is one
+	Holder   string `yaml:"holder"`
+	Shuffler Party  `yaml:"shuffler"` // URL (its address for peers), pins and key. Required.
+	// Aggregator needs URL and pins, and a key for sums with proofs. Leave it out if there is none.
+	Aggregator *Party `yaml:"aggregator"`
+	// Registrar needs a key: no enrolment counts whose clients it has not signed. For tasks with
+	// tokens it also needs url (its address for peers) and pins. Leave it out if there is none.
+	Registrar *Party `yaml:"registrar,omitempty"`
 }
 
 // Aggregator is the configuration of riffle serve aggregator.
 type Aggregator struct {
 	Process     `yaml:",inline"`
 	SealingKeys []string `yaml:"sealing-keys"` // At least one.
+	// SigningKey signs its word on which reports of a round it sums. Sums with proofs need it.
+	// Default: none.
+	SigningKey string `yaml:"signing-key,omitempty"`
+	// Mark is the high-water mark of the rounds that were summed, a file outside of the store, best
+	// on another disk. Default: none; a store that was restored from an old copy is not noticed.
+	Mark string `yaml:"mark,omitempty"`
 	// MinReports is the fewest reports that are summed, whatever a task says. Default 2.
 	MinReports  int64 `yaml:"n-min"`
 	Workers     int   `yaml:"workers"`     // default one per CPU
 	Shuffler    Party `yaml:"shuffler"`    // URL (its address for peers), pins and key. Required.
 	Coordinator Party `yaml:"coordinator"` // Pins and key. Required.
+	// Registrar needs a key, as at the coordinator.
+	Registrar *Party `yaml:"registrar,omitempty"`
 }
 
 // All is the configuration of riffle serve all: the configuration files of the roles in one
@@ -188,7 +261,8 @@ type Aggregator struct {
 type All struct {
 	Shuffler    string `yaml:"shuffler"`
 	Coordinator string `yaml:"coordinator"`
-	Aggregator  string `yaml:"aggregator"` // "": none
+	Aggregator  string `yaml:"aggregator"`          // "": none
+	Registrar   string `yaml:"registrar,omitempty"` // "": none
 }
 
 // Client is the configuration of riffle client: one or many clients with their
@@ -204,6 +278,12 @@ type Client struct {
 	// one or several URLs.
 	Shuffler    Party `yaml:"shuffler"`
 	Coordinator Party `yaml:"coordinator"`
+	// Registrar needs a key: no enrolment counts whose clients it has not signed. For tasks with
+	// tokens it also needs a url (its address for clients). Leave it out if there is none.
+	Registrar *Party `yaml:"registrar,omitempty"`
+	// Relay is the https address of a relay: all requests to the shuffler go through it, so that the
+	// shuffler does not see these clients' addresses. Default: none.
+	Relay string `yaml:"relay,omitempty"`
 	// Roots is a file of certificates against which the servers' certificates are checked,
 	// including names and dates. It may hold the servers' own certificates, if they are
 	// self-signed. Default: the system's certificates.
@@ -212,6 +292,10 @@ type Client struct {
 	// Credential i has example First+i.
 	Data  string `yaml:"data"`
 	First int64  `yaml:"first"`
+	// Rows is a CSV file whose rows answer questions: credential i has row First+i, from 0. Default:
+	// Data, if that is a CSV file. A client without a row, or whose row does not fit a question,
+	// reports as if the row were empty.
+	Rows string `yaml:"rows,omitempty"`
 	// Gradients is a program that computes the clients' gradients, in place of Data: a command,
 	// or unix: and the path of a socket. Credential i is client First+i to it.
 	Gradients string `yaml:"gradients,omitempty"`
@@ -238,18 +322,25 @@ type Client struct {
 
 // Policy is client.Policy in a file; its comments say what each key promises.
 type Policy struct {
-	MaxEps0       float64       `yaml:"max-eps0"`
-	MaxEps        float64       `yaml:"max-epsilon"`
-	MaxTaskEps    float64       `yaml:"max-task-epsilon"`
-	Delta         float64       `yaml:"delta"`
-	MaxTasks      int64         `yaml:"max-tasks"`
-	MaxLocalEps   float64       `yaml:"max-local-epsilon"`
-	MinReports    int64         `yaml:"n-min"`
-	Colluders     int64         `yaml:"colluders"`
-	Trusts        []dp.Trust    `yaml:"trusts"`
-	Randomizers   []string      `yaml:"randomizers"`
-	MaxModelBytes int64         `yaml:"max-model-bytes"`
-	MaxRound      time.Duration `yaml:"max-round"`
-	Skew          time.Duration `yaml:"skew"`
-	MaxWork       time.Duration `yaml:"max-work"`
+	MaxEps0       float64          `yaml:"max-eps0"`
+	MaxEps        float64          `yaml:"max-epsilon"`
+	MaxTaskEps    float64          `yaml:"max-task-epsilon"`
+	Delta         float64          `yaml:"delta"`
+	MaxTasks      int64            `yaml:"max-tasks"`
+	MaxLocalEps   float64          `yaml:"max-local-epsilon"`
+	MinReports    int64            `yaml:"n-min"`
+	Colluders     int64            `yaml:"colluders"`
+	Trusts        []dp.Trust       `yaml:"trusts"`
+	Randomizers   []string         `yaml:"randomizers"`
+	Measure       []string         `yaml:"measure,omitempty"`  // kinds of questions that are answered; none: all, [nothing]: no question
+	Suite         string           `yaml:"suite,omitempty"`    // of all keys that are sealed to: x25519 or mlkem768x25519; "": any
+	NoiseBy       []vecsum.NoiseBy `yaml:"noise-by,omitempty"` // clients, aggregators; none: both
+	Proofs        string           `yaml:"proofs,omitempty"`   // required, or ""
+	Tokens        string           `yaml:"tokens,omitempty"`   // required, or ""
+	Receipts      string           `yaml:"receipts,omitempty"` // required, or ""
+	Count         bool             `yaml:"count,omitempty"`    // demand that the shuffler tells how many messages it has taken of the client
+	MaxModelBytes int64            `yaml:"max-model-bytes"`
+	MaxRound      time.Duration    `yaml:"max-round"`
+	Skew          time.Duration    `yaml:"skew"`
+	MaxWork       time.Duration    `yaml:"max-work"`
 }

@@ -20,6 +20,8 @@ var loaders = map[string]func(string) (any, error){
 	"coordinator": func(p string) (any, error) { return Load[Coordinator](p) },
 	"aggregator":  func(p string) (any, error) { return Load[Aggregator](p) },
 	"client":      func(p string) (any, error) { return Load[Client](p) },
+	"registrar":   func(p string) (any, error) { return Load[Registrar](p) },
+	"relay":       func(p string) (any, error) { return Load[Relay](p) },
 	"all":         func(p string) (any, error) { return Load[All](p) },
 }
 
@@ -96,7 +98,7 @@ func TestExamplesShowDefaults(t *testing.T) {
 // above it that it belongs to: it stands where it belongs.
 func TestExamplesCommentsStandWhereTheyBelong(t *testing.T) {
 	into := map[string]func() any{"shuffler": func() any { return &Shuffler{} }, "coordinator": func() any { return &Coordinator{} },
-		"aggregator": func() any { return &Aggregator{} }, "client": func() any { return &Client{} }, "all": func() any { return &All{} }}
+		"aggregator": func() any { return &Aggregator{} }, "client": func() any { return &Client{} }, "all": func() any { return &All{} }, "registrar": func() any { return &Registrar{} }, "relay": func() any { return &Relay{} }}
 	for name, empty := range into {
 		lines := strings.Split(example(t, name), "\n")
 		tried := 0
@@ -129,7 +131,7 @@ func TestExamplesCommentsStandWhereTheyBelong(t *testing.T) {
 // Every key of a configuration is in its example, so that the example is the
 // reference.
 func TestExamplesHaveEveryKey(t *testing.T) {
-	for name, v := range map[string]any{"shuffler": Shuffler{}, "coordinator": Coordinator{}, "aggregator": Aggregator{}, "client": Client{}, "all": All{}} {
+	for name, v := range map[string]any{"shuffler": Shuffler{}, "coordinator": Coordinator{}, "aggregator": Aggregator{}, "client": Client{}, "all": All{}, "registrar": Registrar{}, "relay": Relay{}} {
 		text := example(t, name)
 		// The parts that all servers share are shown in full by the shuffler's.
 		shared := map[string]bool{}
@@ -140,7 +142,7 @@ func TestExamplesHaveEveryKey(t *testing.T) {
 		}
 		for _, k := range keysOf(reflect.TypeOf(v)) {
 			skip := shared[k] || name == "coordinator" && k == "peers-listen" || name == "aggregator" && (k == "listen" || k == "rate") ||
-				name == "client" && k == "pins" || name != "client" && k == "urls" || name == "shuffler" && k == "url"
+				name == "client" && k == "pins" || name != "client" && k == "urls" || (name == "registrar" && (k == "key" || k == "url") || name == "relay" && k == "key")
 			if !skip && !regexp.MustCompile(`(?m)^[# ]*`+k+`:`).MatchString(text) {
 				t.Errorf("%s: key %s is not in the example", name, k)
 			}
@@ -171,7 +173,7 @@ func keysOf(t reflect.Type) (keys []string) {
 
 func TestConfigIsStrict(t *testing.T) {
 	for _, c := range []struct{ name, old, new, want string }{
-		{"shuffler", "n-min: 100", "nmin: 100", `line 21: unknown key "nmin"`},
+		{"shuffler", "n-min: 100", "nmin: 100", `line 22: unknown key "nmin"`},
 		{"shuffler", "n-min: 100", "n-min: 100\nn-min: 2", "already defined"},
 		{"shuffler", "n-min: 100", "n-min: 1", "at least 2"},
 		{"shuffler", "n-min: 100", "n-min: -5", "at least 2"},
@@ -200,8 +202,20 @@ func TestConfigIsStrict(t *testing.T) {
 		{"aggregator", "peers-listen:", "listen:", "required"},
 		{"client", "max-eps0: 4", "max-eps0: -4", "policy"},
 		{"client", "n-min: 100", "n-min: 0", "crowd"},
+		{"client", "# noise-by: []", "noise-by: [shuffler]", `noise by "shuffler" must be by clients or aggregators`},
+		{"client", `# proofs: ""`, "proofs: pine", `proofs: "pine" must be required, or left out`},
+		{"client", `# receipts: ""`, "receipts: yes", `receipts: "yes" must be required, or left out`},
 		{"client", "data: mnist", "", "required"},
 		{"client", "  key: ed25519:", "  pins: [\"sha256:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\"]\n  key: ed25519:", "by roots"},
+		{"shuffler", "# origins: []", "origins: [\"*\"]", "without *"},
+		{"shuffler", "# origins: []", "origins: [https://shop.example/]", "without a / at the end"},
+		{"shuffler", "# origins: []", "origins: [http://shop.example]", "http is for loopback"},
+		{"shuffler", "# origins: []", "origins: [\"null\", https://shop.example]", "not an origin"},
+		{"coordinator", "# origins: []", "origins: [https://shop.example, https://shop.example]", "listed twice"},
+		{"registrar", "# origins: []", "origins: [https://shop.example:443]", "own port"},
+		{"relay", "# origins: []", "origins: [https://Shop.example]", "lower case"},
+		{"aggregator", "# log: info", "origins: [https://shop.example]", `unknown key "origins"`}, // no client talks to it
+		{"client", "# log: info", "origins: [https://shop.example]", `unknown key "origins"`},
 		{"all", "shuffler: shuffler.yaml", "", "required"},
 		{"all", "shuffler: shuffler.yaml", "shuffler: shuffler.yaml\n---\na: b", "more than one document"},
 	} {

@@ -139,6 +139,7 @@ func TestBadKeysAreRefused(t *testing.T) {
 	credentials, roster, signing := read(CredentialsFile), read(RosterFile), read(SigningFile)
 	first, _, _ := strings.Cut(credentials, "\n")
 	for what, err := range map[string]error{
+		"a public key":           func() error { _, err := LoadCredentials(write("a.pub", credentials, 0o600)); return err }(),
 		"a key for all to read":  func() error { _, err := LoadCredentials(write("a", credentials, 0o644)); return err }(),
 		"a credential twice":     func() error { _, err := LoadCredentials(write("b", credentials+first+"\n", 0o600)); return err }(),
 		"no credential":          func() error { _, err := LoadCredentials(write("c", "# none\n", 0o600)); return err }(),

@@ -14,8 +14,9 @@ import (
 // Check reads the stored data of a task, which must not run meanwhile. It calls problem for
 // each thing that is wrong, with its key: counts that contradict the task or the ledger,
 // objects that are missing or do not match their names, and an open round that does not follow
-// the last one. The caller has checked the ledger's chain.
-func Check(ctx context.Context, s storage, book *ledger.Book, task wire.Task, problem func(where, format string, args ...any)) {
+// the last one or was settled otherwise than kept says, which may be nil. The caller has checked the
+// ledger's chain.
+func Check(ctx context.Context, s storage, book *ledger.Book, kept promiseStore, task wire.Task, problem func(where, format string, args ...any)) {
 	r := runner{id: wire.Digest(task), task: task}
 	last, charged := book.Last(r.id)
 	charges := int64(len(book.TaskEntries(r.id)))
@@ -43,8 +44,47 @@ func Check(ctx context.Context, s storage, book *ledger.Book, task wire.Task, pr
 	}
 	if err == nil {
 		r.checkObjects(ctx, s, fail)
+		r.checkTold(ctx, s, fail)
 		r.checkOpen(last, charged, fail)
+		r.checkNoise(ctx, s, fail)
+		r.checkPromises(kept, fail)
 	}
+}
+
+// checkNoise looks for the noise that the open round names: it is never drawn again, so without it
+// the round ends without a step.
+func (r *runner) checkNoise(ctx context.Context, s storage, fail func(format string, args ...any)) {
+	if r.record.Open == nil || r.record.Open.Noise == (hash{}) {
+		return
+	}
+	name := noiseName(r.id, r.record.Open.Noise)
+	if b, err := s.GetObject(ctx, name); err != nil {
+		fail("the open round's noise %s: %v", name, err)
+	} else if digestOf(b) != r.record.Open.Noise {
+		fail("the open round's noise %s is not what its name says", name)
+	}
+}
+
+// checkPromises compares the state with what the task's last round with proofs has settled.
+func (r *runner) checkPromises(kept promiseStore, fail func(format string, args ...any)) {
+	if kept == nil {
+		return
+	}
+	all, err := kept.Load()
+	if err != nil {
+		fail("%v", err)
+		return
+	}
+	old, ok := all[r.id]
+	if !ok || r.record.Round >= old.Round {
+		return
+	}
+	if r.record.Open != nil {
+		if a, err := r.announcement(); err == nil && (promise{a.Round, wire.Digest(*a), r.record.Open.Excluded, r.record.Open.Noise}).keeps(old) {
+			return
+		}
+	}
+	fail("round %d was settled otherwise than the state says: the store is an old copy", old.Round)
 }
 
 // checkCounts compares the state's counts with each other, the task and the ledger.
@@ -77,6 +117,21 @@ func (r *runner) checkObjects(ctx context.Context, s storage, fail func(format s
 			if _, err := decodeState(b); err != nil {
 				fail("%s: %v", name, err)
 			}
+		}
+	}
+}
+
+// checkTold compares what clients may ask of ended rounds with the objects.
+func (r *runner) checkTold(ctx context.Context, s storage, fail func(format string, args ...any)) {
+	for _, t := range r.record.Told {
+		if t.Receipts == (hash{}) {
+			continue
+		}
+		name := receiptsName(r.id, t.Receipts)
+		if b, err := s.GetObject(ctx, name); err != nil {
+			fail("%s: %v", name, err)
+		} else if digestOf(b) != t.Receipts {
+			fail("%s is not what its name says", name)
 		}
 	}
 }

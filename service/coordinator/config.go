@@ -46,6 +46,9 @@ type Config struct {
 	Store      storage
 	Journal    *ledger.Journal // the population's ledger
 	Tasks      []Job
+	// Promises holds what rounds with proofs have settled, outside the store; nil: a store that was
+	// restored from before a round was settled is noticed only if another round was charged since.
+	Promises promiseStore
 
 	// Holder names this process to those who wait for a lease. Default "coordinator".
 	Holder string
@@ -64,6 +67,9 @@ type Config struct {
 	// PauseAfter is how many charged rounds in a row may give no step before their task
 	// pauses; 0: it never does.
 	PauseAfter int64
+	// AnnounceLedger tells the shuffler and the clients how far the ledger was written, so that
+	// they notice a store and a mark that were restored from old copies.
+	AnnounceLedger bool
 	// Log gets what happens, without anything about clients. Default: nowhere.
 	Log *slog.Logger
 }
@@ -72,6 +78,8 @@ type Config struct {
 type Aggregator struct {
 	URL    string
 	Client *http.Client
+	// Key verifies its word on which reports are summed. Required for sums with proofs.
+	Key ed25519.PublicKey
 }
 
 // Job is a task to run, and how. Required are Signed, Optimizer, Report, Budget, Round, and
@@ -79,9 +87,12 @@ type Aggregator struct {
 type Job struct {
 	// Signed is the wire.Task with the signature of Config.Key.
 	Signed []byte
+	// TokenKeys are the keys of the task's tokens, wire.TokenKeys with the registrar's signature.
+	// Required if the task has tokens.
+	TokenKeys []byte
 	// Optimizer makes the optimiser in its initial state; it is called whenever the task is
 	// loaded.
-	Optimizer func() (*optimize.Optimizer, error)
+	Optimizer func() (coordinator.Learner, error)
 	// Report is what the ledger is charged for a report; it must be the Event of the
 	// task's mechanism.
 	Report dp.Report
@@ -98,6 +109,8 @@ type Job struct {
 	// there are more such reports than Colluders and those that the honest fraction allows
 	// for, the round gives no step.
 	Colluders int64
+	// Declinable says that clients decide whether they take part: the task asks a question.
+	Declinable bool
 	// Round is how long clients have to report.
 	Round time.Duration
 	// Pause is the time between a round and the next announcement.
@@ -115,6 +128,9 @@ type Job struct {
 	}
 	// Guard, if not nil, holds back steps that Evaluate finds worse.
 	Guard *Guard
+	// Measured, if not nil, reads off the learner's state what clients measured in the last released
+	// round, for the task's Status.
+	Measured func(optimize.State) any
 	// Record, if not nil, is called with each message of a charged round that could be
 	// opened, in the batch's order; a round that is opened again begins again at place 0.
 	// The report is reused after the call. It is not called for vector sums. If it, or
@@ -219,7 +235,7 @@ func (s *Service) checkedRunner(t Job) (*runner, error) {
 	if err != nil {
 		return fail("%w", err)
 	}
-	if g := t.Guard; g != nil && (t.Evaluate == nil || g.Measure == nil || !(g.Fall > 0) || math.IsInf(g.Fall, 1)) {
+	if g := t.Guard; g != nil && !g.Private && (t.Evaluate == nil || g.Measure == nil || !(g.Fall > 0) || math.IsInf(g.Fall, 1)) {
 		return fail("a guard needs an evaluation, a measure and a fall above 0, it is %v", g.Fall)
 	}
 	if t.Report != m.Event() {
@@ -231,41 +247,65 @@ func (s *Service) checkedRunner(t Job) (*runner, error) {
 	r := s.plainRunner(t, w)
 	r.mechanism = m
 	sum, isSum := m.(*mechanism.VectorSum)
-	if isSum != w.Trust.Is(dp.SumsOnly) {
+	of, isProved := m.(*mechanism.AggregatedSum)
+	if (isSum || isProved) != w.Trust.Is(dp.SumsOnly) {
 		return fail("trust %q with mechanism %q", w.Trust, m.Facts().Name)
 	}
-	if isSum {
+	if isSum || isProved {
 		if w.PerClient() > 1 {
 			return fail("%d messages of each client of a vector sum, which takes one", w.PerClient())
 		}
 		if s.config.Aggregator == nil {
 			return fail("a vector sum needs an aggregator")
 		}
-		if !(t.Budget.Tail >= vecsum.TailShare) {
-			return fail("the budget keeps %v of delta for tails, those of a vector sum's noise need %v", t.Budget.Tail, vecsum.TailShare)
+		if !(t.Budget.Tail > 0) {
+			return fail("the budget keeps nothing of delta for the tails of a vector sum's noise")
 		}
+	}
+	if isProved {
+		if len(s.config.Aggregator.Key) != ed25519.PublicKeySize {
+			return fail("a vector sum with proofs needs the key with which the aggregator signs (aggregator: key:)")
+		}
+		r.proved = of
+	}
+	if isSum {
 		p := sum.Params
 		if fewer := (coordinator.Config{Colluders: t.Colluders, Honest: p.Honest}).Fewer(); w.MinReports-fewer < p.MinUsers {
 			return fail("n-min = %d less %d reports for the colluders is below the %d clients whose noise hides a sum: leave colluders at 0 and say in the task what share is honest", w.MinReports, fewer, p.MinUsers)
 		}
-		if err := mechanism.CheckSigma(context.Background(), w.Mechanism, w.Delta, w.Rounds); err != nil {
-			return fail("%w", err)
-		}
 		r.sum = sum
 		r.status.Spare = r.allowed(w.MinReports)
+	}
+	if isSum || isProved {
+		// What the noise is worth must hold with tails as small as the budget keeps for them.
+		if err := mechanism.CheckSigma(context.Background(), w.Mechanism, min(w.Delta, w.Delta*t.Budget.Tail/vecsum.TailShare), w.Rounds); err != nil {
+			return fail("%w", err)
+		}
 	}
 	if r.partSize, r.shareSize, err = mechanism.ContentSizes(m); err != nil {
 		return fail("%w", err)
 	}
+	if r.tokens, err = s.tokenKeys(&t, &w); err != nil {
+		return fail("%w", err)
+	}
+	attached := w.Attachments()
+	r.partSize, r.shareSize = attached.Size(r.partSize), attached.Size(r.shareSize)
 	if w.Participation == dp.Once && t.BlockSize < 1 {
 		return fail("participation once needs a block size")
+	}
+	switch least := w.MinClients; {
+	case least == 0:
+	case least < w.MinReports || w.Participation == dp.Sampled && least < t.Sample || w.Participation == dp.Once && least < t.BlockSize:
+		return fail("min-clients = %d must be at least n-min = %d, k and a block", least, w.MinReports)
+	case isSum && w.Participation == dp.Once:
+		return fail("a vector sum with participation once needs a roster that stays: leave min-clients out")
 	}
 	o, err := t.Optimizer()
 	if err != nil {
 		return fail("%w", err)
 	}
-	if d := len(o.Point()); d != m.Facts().Dim {
-		return fail("the model has %d parameters, the mechanism %d", d, m.Facts().Dim)
+	if d := len(o.Point()); int64(d) != w.Parameters() {
+		return fail("the model has %d parameters, the task %d", d, w.Parameters())
 	}
 	return r, nil
 }
@@ -287,6 +327,12 @@ func (s *Service) plainRunner(t Job, w wire.Task) *runner {
 func (r *runner) blocks(n int64) (schedule.Blocks, error) {
 	if r.task.Participation != dp.Once {
 		return schedule.Blocks{}, nil
+	}
+	if least := r.task.MinClients; least > 0 {
+		// The number of blocks must stay when n changes. With n at least least, none is too small.
+		b, err := schedule.NewBlocks(least, r.t.BlockSize)
+		b.Clients, b.Smallest = n, n/b.PerEpoch
+		return b, err
 	}
 	return schedule.NewBlocks(n, r.t.BlockSize)
 }

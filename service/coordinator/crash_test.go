@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
@@ -15,12 +16,15 @@ func TestCrashAnywhere(t *testing.T) {
 	for _, c := range []struct {
 		trust dp.Trust
 		p     dp.Participation
-	}{{dp.Shuffle, dp.All}, {dp.Shuffle, dp.Once}, {dp.Distributed, dp.All}} {
-		t.Run(string(c.trust)+" "+string(c.p), func(t *testing.T) {
+		with  []option
+	}{{dp.Shuffle, dp.All, nil}, {dp.Shuffle, dp.Once, nil}, {dp.Distributed, dp.All, nil}, {dp.Shuffle, dp.All, []option{receipts}}, {dp.Distributed, dp.All, []option{receipts}}, {dp.Shuffle, dp.All, []option{tells, receipts}},
+		{dp.Distributed, dp.All, []option{receipts, withProofs, small}},
+		{dp.Shuffle, dp.All, []option{tokens}}, {dp.Distributed, dp.All, []option{tokens}}, {dp.Distributed, dp.All, []option{tokens, receipts, withProofs, small}}} {
+		t.Run(fmt.Sprintf("%s %s %d", c.trust, c.p, len(c.with)), func(t *testing.T) {
 			total := 0
 			for _, after := range []bool{false, true} {
 				for at := 1; ; at += stride() {
-					w := newWorld(t, c.trust, c.p, small)
+					w := newWorld(t, c.trust, c.p, append(c.with, small)...)
 					crash := &stop{At: at, After: after}
 					s := w.crashed(crash)
 					w.check(s)
@@ -47,7 +51,14 @@ func TestManyCrashes(t *testing.T) {
 	for seed := range uint64(400 / (stride() * stride())) {
 		src := rng.Replay(seed)
 		trust := []dp.Trust{dp.Shuffle, dp.Distributed}[seed%2]
-		w := newWorld(t, trust, dp.All, small)
+		with := []option{small, receipts}
+		if seed%4 == 3 {
+			with = append(with, withProofs)
+		}
+		if seed%8 >= 4 {
+			with = append(with, tokens)
+		}
+		w := newWorld(t, trust, dp.All, with...)
 		if trust == dp.Distributed {
 			own := rng.Replay(seed, 1)
 			var again func()
@@ -121,11 +132,15 @@ func (w *world) crashed(crash *stop) wire.Status {
 
 // The same, with operations that fail once while the process lives on.
 func TestFailAnywhere(t *testing.T) {
-	for _, trust := range []dp.Trust{dp.Shuffle, dp.Distributed} {
-		t.Run(string(trust), func(t *testing.T) {
+	for i, trust := range []dp.Trust{dp.Shuffle, dp.Distributed, dp.Distributed} {
+		with := []option{small}
+		if i == 2 {
+			with = append(with, withProofs)
+		}
+		t.Run(fmt.Sprintf("%s %d", trust, i), func(t *testing.T) {
 			for _, after := range []bool{false, true} {
 				for at := 1; ; at += stride() {
-					w := newWorld(t, trust, dp.All, small)
+					w := newWorld(t, trust, dp.All, with...)
 					crash := &stop{At: at, After: after, Once: true}
 					s := w.crashed(crash)
 					w.check(s)
@@ -145,9 +160,22 @@ func TestFailAnywhere(t *testing.T) {
 
 // The aggregator crashes at every operation, and a new one takes its place.
 func TestAggregatorCrashes(t *testing.T) {
+	aggregatorCrashes(t, small, receipts)
+}
+
+func TestAggregatorCrashesWithTokens(t *testing.T) {
+	aggregatorCrashes(t, small, tokens)
+}
+
+func TestAggregatorCrashesWithProofs(t *testing.T) {
+	aggregatorCrashes(t, small, receipts, withProofs)
+}
+
+func aggregatorCrashes(t *testing.T, with ...option) {
+	t.Helper()
 	for _, after := range []bool{false, true} {
 		for at := 1; ; at += stride() {
-			w := newWorld(t, dp.Distributed, dp.All, small)
+			w := newWorld(t, dp.Distributed, dp.All, with...)
 			crash := &stop{At: at, After: after}
 			crash.Died = func() { w.startAggregator(nil) }
 			w.startAggregator(crash)

@@ -88,6 +88,7 @@ func (r *runner) loadShown(ctx context.Context) (ended bool, err error) {
 	}
 	entries := r.ledger.Entries()
 	r.update(func(s *wire.Status) { r.fill(s, int64(len(entries))) })
+	r.showTold()
 	if !ended {
 		if r.snapshot().State != Unusable {
 			r.log.Error("a task cannot be run here, others are", "error", r.t.Missing)
@@ -270,6 +271,11 @@ func Erase(ctx context.Context, s storage, task [32]byte) error {
 		_ = s.Delete(ctx, store.Objects, stateName(task, rec.Step))
 		for _, h := range rec.Recent {
 			_ = s.Delete(ctx, store.Objects, modelName(task, h))
+		}
+		for _, t := range rec.Told {
+			if t.Receipts != (hash{}) {
+				_ = s.Delete(ctx, store.Objects, receiptsName(task, t.Receipts))
+			}
 		}
 	}
 	_ = s.Delete(ctx, store.Objects, taskName(task))

@@ -38,7 +38,7 @@ func TestEndedTaskWithoutItsData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	s, err := p.Wait(ctx, wire.Digest(w.task))
 	if err != nil {
@@ -158,7 +158,7 @@ func TestStandbyDoesNotStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	phase := func(p *process) string {
 		s, _ := p.Show(wire.Digest(w.task))

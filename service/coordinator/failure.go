@@ -17,11 +17,13 @@ const (
 	FailedBatch    = "not-as-signed"  // a peer's answer is not valid
 	FailedGone     = "gone"           // a peer no longer has the round
 	FailedStep     = "no-valid-steps" // no report is valid, or the optimiser refuses the step
+	FailedTokens   = "tokens"         // fewer than n-min have a token of their own
+	FailedSecret   = "secret-lost"    // the key of the proofs, or noise, was stored and cannot be read
 	FailedGuard    = "guard"          // the model would have become worse: see Guard
 )
 
 // FailureReasons lists all reasons.
-var FailureReasons = []string{FailedRange, FailedExcluded, FailedTooFew, FailedUnequal, FailedBatch, FailedGone, FailedStep, FailedGuard}
+var FailureReasons = []string{FailedRange, FailedExcluded, FailedTooFew, FailedUnequal, FailedBatch, FailedGone, FailedStep, FailedGuard, FailedTokens, FailedSecret}
 
 // failure ends a charged round without a step. Its field why is public: it holds counts, and
 // nothing about a client or a peer.
@@ -64,6 +66,7 @@ type outcome struct {
 	rejected map[wire.Reason]int64
 	short    bool     // the step was made shorter
 	best     *float64 // the guard's best measure, of this model or an earlier one
+	held     bool     // the learner went back to its best model, as Guard.Private has it
 }
 
 // failed is the stored form of the last round that gave no step.
@@ -100,7 +103,7 @@ func (r *runner) note(next *record, round int64, o outcome) {
 	next.Failed = &failed{round, f.reason, f.why}
 	next.Barren++
 	switch limit := r.s.config.PauseAfter; {
-	case f.reason == FailedGuard && r.t.Guard.Pause:
+	case f.reason == FailedGuard && r.t.Guard != nil && r.t.Guard.Pause:
 		next.Paused = fmt.Sprintf("round %d: %s", round, f.why)
 	case limit > 0 && next.Barren >= limit:
 		next.Paused = fmt.Sprintf("%d rounds in a row gave no step, the last one, %d: %s", next.Barren, round, f.why)

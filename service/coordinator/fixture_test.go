@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
@@ -23,6 +24,7 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/mechanism/rng"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
+	"github.com/riffle-dp/riffle/mechanism/vecsum/proved"
 	pure "github.com/riffle-dp/riffle/protocol/coordinator"
 	"github.com/riffle-dp/riffle/protocol/envelope"
 	"github.com/riffle-dp/riffle/protocol/ledger"
@@ -31,9 +33,11 @@ import (
 	"github.com/riffle-dp/riffle/service/aggregator"
 	"github.com/riffle-dp/riffle/service/batch"
 	"github.com/riffle-dp/riffle/service/batch/batchtest"
+	"github.com/riffle-dp/riffle/service/shuffler"
 )
 
 func TestMain(m *testing.M) {
+	messagePlaces = 3
 	if os.Getenv(loadChild) != "" {
 		loadMain()
 	}
@@ -111,7 +115,15 @@ type world struct {
 	aggDisk *aggDisk
 	present func(round int64, client int64) bool
 	lie     func(round int64) bool                        // at place 3, a share of something else
+	tells   bool                                          // whether the coordinator announces its ledger's head
+	enrols  func(*system, *shuffler.Config)               // lets a registrar enrol the clients
 	meddle  func(http.ResponseWriter, *http.Request) bool // answers in the aggregator's place
+	lacks   func(*aggregator.Config)                      // changes the aggregator that starts
+	aggKey  ed25519.PrivateKey
+	proofs  bool
+	bureau  *bureau                                                                                                            // issues the tokens; nil: there are none
+	attack  func(place int, announcement [32]byte, of *proved.Round, x []int64, part, share []byte) (newPart, newShare []byte) // of reports with proofs
+	sums    map[int64][][]int64                                                                                                // what RecordSum was told, by round
 }
 
 const dim = 5
@@ -121,7 +133,7 @@ type option func(*world)
 func newWorld(t testing.TB, trust dp.Trust, participation dp.Participation, options ...option) *world {
 	t.Helper()
 	w := &world{t: t, n: 8, disk: newDisk(), garbage: map[int]int{}}
-	w.key, w.ring, w.second = signer(t), ring(t), ring(t)
+	w.key, w.ring, w.second, w.aggKey = signer(t), ring(t), ring(t), signer(t)
 	w.task = wire.Task{Population: wire.ID{1}, Name: "test", Trust: trust, Participation: participation,
 		MinReports: 3, Rounds: 3, Delta: 1e-6}
 	w.present = func(int64, int64) bool { return true }
@@ -145,10 +157,16 @@ func newWorld(t testing.TB, trust dp.Trust, participation dp.Participation, opti
 		t.Fatal(err)
 	}
 	w.config.Report = w.mech.Event()
+	if w.bureau != nil {
+		w.bureau.join(w)
+	}
 	w.config.Signed = wire.Sign(w.key, wire.LabelTask, wire.Encode(w.task))
 	w.config.Optimizer = newOptimizer
 	w.sh = batchtest.New(w.n, 2, w.second.Keys...)
 	w.sh.Fill = w.fill
+	if w.bureau != nil {
+		w.bureau.enrol(w)
+	}
 	public := w.key.Public().(ed25519.PublicKey)
 	w.server = httptest.NewServer(w.sh.Handler(public, false))
 	w.peer = httptest.NewServer(w.sh.Handler(public, true))
@@ -170,15 +188,23 @@ func newWorld(t testing.TB, trust dp.Trust, participation dp.Participation, opti
 
 func (w *world) startAggregator(crash *stop) {
 	w.t.Helper()
-	a, err := aggregator.New(context.Background(), aggregator.Config{Coordinator: w.key.Public().(ed25519.PublicKey), Keyring: w.second, Workers: 2,
-		Shuffler: batch.Source{URL: w.peer.URL, Key: w.sh.Public, Client: client(w.t, crash)}, Store: &aggMemory{w.aggDisk, crash}})
+	disk := &aggMemory{w.aggDisk, crash}
+	c := aggregator.Config{Coordinator: w.key.Public().(ed25519.PublicKey), Keyring: w.second, Workers: 2,
+		Shuffler: batch.Source{URL: w.peer.URL, Key: w.sh.Public, Client: client(w.t, crash), Registrar: w.bureau.key()}, Store: disk, Mark: disk, Key: w.aggKey}
+	if w.lacks != nil {
+		w.lacks(&c)
+	}
+	a, err := aggregator.New(context.Background(), c)
+	if errors.Is(err, errCrash) {
+		return // Died has started another
+	}
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.agg.Store(a)
 }
 
-func newOptimizer() (*optimize.Optimizer, error) {
+func newOptimizer() (pure.Learner, error) {
 	return optimize.NewCLDPSGD(optimize.CLDPSGDConfig{Dim: dim, Schedule: func(int64) float64 { return .5 }, Momentum: .5})
 }
 
@@ -304,6 +330,8 @@ func (w *world) fill(a wire.Announcement) (parts, shares [][]byte) {
 				return nil, nil
 			}
 			part, share = m[0], m[1]
+		} else if sum, ok := w.mech.(*mechanism.AggregatedSum); ok {
+			part, share = w.provedParts(sum, digest, int(place), r)
 		} else {
 			var err error
 			if part, err = randomizer.AppendReport(nil, w.mech, r); err != nil {
@@ -311,6 +339,11 @@ func (w *world) fill(a wire.Announcement) (parts, shares [][]byte) {
 			}
 		}
 		key := a.Coordinator
+		with := wire.Attached{Receipt: receipt(digest, c, message[place])}
+		if w.bureau != nil {
+			with.Token = w.bureau.token(a.Round, int64(place), c, message[place])
+		}
+		other := with
 		kind := w.garbage[place]
 		if place == 3 && w.lie != nil && w.lie(a.Round) {
 			kind = 5
@@ -326,6 +359,10 @@ func (w *world) fill(a wire.Announcement) (parts, shares [][]byte) {
 			share[0] = 9
 		case 4: // two halves with different report ids
 			share[24] ^= 1
+		case 8: // a token for the coordinator alone
+			other.Token[200] ^= 1
+		case 7: // receipts that differ
+			other.Receipt[15] ^= 1
 		case 6: // a share that is off by an eighth of the modulus in one coordinate
 			bits := w.mech.(*mechanism.VectorSum).Params.Modulus()
 			bit := 3*bits - 3
@@ -337,19 +374,26 @@ func (w *world) fill(a wire.Announcement) (parts, shares [][]byte) {
 				share[40+top/8] ^= 1 << (top % 8)
 			}
 		}
-		sealed, err := envelope.SealPart(key, envelope.Coordinator, digest, part)
+		sealed, err := envelope.SealPart(key, envelope.Coordinator, digest, w.task.Attachments().Append(part, with))
 		if err != nil {
 			w.t.Error(err)
 		}
 		parts = append(parts, sealed)
 		if share != nil {
-			if sealed, err = envelope.SealPart(a.Aggregator, envelope.Aggregator, digest, share); err != nil {
+			if sealed, err = envelope.SealPart(a.Aggregator, envelope.Aggregator, digest, w.task.Attachments().Append(share, other)); err != nil {
 				w.t.Error(err)
 			}
 			shares = append(shares, sealed)
 		}
 	}
 	return parts, shares
+}
+
+// receipt is that of a client's message.
+func receipt(announcement [32]byte, client int64, message int) (id wire.ID) {
+	d := sha256.Sum256(fmt.Appendf(announcement[:], "%d %d", client, message))
+	copy(id[:], d[:])
+	return id
 }
 
 // process is a running coordinator.
@@ -366,16 +410,16 @@ func (w *world) start(crash *stop, change ...func(*Config)) (*process, error) {
 		crash.Died = cancel
 	}
 	m := &memory{w.disk, crash, w.t}
-	journal, err := ledger.OpenJournal(ctx, m, m, w.task.Population, limit(1e9))
+	journal, err := ledger.OpenJournal(ctx, m, m, w.task.Population, w.budget())
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	c := Config{Key: w.key, Keyring: w.ring, Store: m, Journal: journal, Tasks: []Job{w.config}, Workers: 3,
-		Shuffler: batch.Source{URL: w.server.URL, Key: w.sh.Public, Client: client(w.t, crash)},
-		LeaseTTL: 50 * time.Millisecond, Backoff: time.Millisecond, Poll: time.Second}
+	c := Config{Key: w.key, Keyring: w.ring, Store: m, Journal: journal, Tasks: []Job{w.config}, Workers: 3, Promises: memoryPromises{w.disk, crash},
+		Shuffler: batch.Source{URL: w.server.URL, Key: w.sh.Public, Client: client(w.t, crash), Registrar: w.bureau.key()},
+		LeaseTTL: 50 * time.Millisecond, Backoff: time.Millisecond, Poll: time.Second, AnnounceLedger: w.tells}
 	if w.aggHTTP != nil {
-		c.Aggregator = &Aggregator{URL: w.aggHTTP.URL, Client: client(w.t, crash)}
+		c.Aggregator = &Aggregator{URL: w.aggHTTP.URL, Client: client(w.t, crash), Key: w.aggKey.Public().(ed25519.PublicKey)}
 	}
 	for _, f := range change {
 		f(&c)
@@ -390,10 +434,18 @@ func (w *world) start(crash *stop, change ...func(*Config)) (*process, error) {
 	return p, nil
 }
 
+// budget is the population's.
+func (w *world) budget() ledger.Config {
+	if w.proofs {
+		return limit(mechanism.MostEps)
+	}
+	return limit(1e9)
+}
+
 // end waits for the task to end and stops the process.
 func (w *world) end(p *process) wire.Status {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	s, err := p.Wait(ctx, wire.Digest(w.task))
 	if err != nil {
@@ -426,7 +478,7 @@ func (w *world) expect(skip ...int) ([32]byte, []ledger.Entry) {
 	o, _ := newOptimizer()
 	c := pure.Config{Task: wire.Digest(w.task), Optimizer: o, Mechanism: w.mech, Report: w.config.Report, Ledger: l, Trust: w.task.Trust,
 		Participation: w.task.Participation, Population: w.n, Sample: w.config.Sample, Gamma: w.config.Gamma,
-		MinReports: w.task.MinReports, Messages: w.task.Messages, Clip: 1, Colluders: w.config.Colluders}
+		MinReports: w.task.MinReports, Messages: w.task.Messages, Clip: 1, Colluders: w.config.Colluders, Tokens: w.bureau != nil}
 	if w.task.Participation == dp.Once {
 		c.Blocks, _ = schedule.NewBlocks(w.n, w.config.BlockSize)
 	}
@@ -460,6 +512,9 @@ func (w *world) expect(skip ...int) ([32]byte, []ledger.Entry) {
 				tally.Open(w.report(round+1, client, a.ModelDigest, message[place]))
 			}
 		}
+		if w.proofs {
+			tally = w.provedTally(co, round+1, int64(len(all)-len(skip)))
+		}
 		if _, _, err := co.End(tally); err != nil {
 			w.t.Fatal(err)
 		}
@@ -486,12 +541,20 @@ func (w *world) check(s wire.Status, skip ...int) {
 	}
 	w.order()
 	w.fsck()
+	if w.proofs && w.task.Participation == dp.All {
+		w.checkNoise(skip...)
+	}
+	w.checkTold()
 }
 
 // problems is what Check finds.
 func problems(s storage, j *ledger.Journal, task wire.Task) (found []string) {
+	var kept promiseStore
+	if m, ok := s.(*memory); ok {
+		kept = memoryPromises{m.disk, nil}
+	}
 	j.View(func(b *ledger.Book) {
-		Check(context.Background(), s, b, task, func(where, format string, args ...any) {
+		Check(context.Background(), s, b, kept, task, func(where, format string, args ...any) {
 			found = append(found, where+": "+fmt.Sprintf(format, args...))
 		})
 	})
@@ -502,7 +565,7 @@ func problems(s storage, j *ledger.Journal, task wire.Task) (found []string) {
 func (w *world) fsck() {
 	w.t.Helper()
 	m := &memory{w.disk, nil, w.t}
-	j, err := ledger.OpenJournal(context.Background(), m, m, w.task.Population, limit(1e9))
+	j, err := ledger.OpenJournal(context.Background(), m, m, w.task.Population, w.budget())
 	if err != nil {
 		w.t.Error(err)
 		return
@@ -512,13 +575,22 @@ func (w *world) fsck() {
 	}
 }
 
-// order holds that no chunk is asked for before its round is in the ledger.
+// order holds that no chunk is asked for before its round is in the ledger, and before the
+// shuffler was told of the entry if it is told of any.
 func (w *world) order() {
 	w.t.Helper()
+	entries, told := 0, 0 // entries that were written, and that the shuffler was told of
 	charged := map[string]bool{}
 	for _, e := range w.disk.events {
 		if name, ok := bytes.CutPrefix([]byte(e), []byte("charged ")); ok {
 			charged[string(name)] = true
+			entries++
+		}
+		if e == "POST /v1/ledger" {
+			told = entries
+		}
+		if w.tells && told < entries && bytes.Contains([]byte(e), []byte("/chunks")) {
+			w.t.Errorf("%s: the shuffler was told of %d entries, there are %d", e, told, entries)
 		}
 		if i := bytes.Index([]byte(e), []byte("/chunks")); i > 0 && w.task.Participation != dp.Once {
 			if name := e[i-64 : i]; !charged[name] {

@@ -23,6 +23,9 @@ type Guard struct {
 	// Pause pauses the task when a step is held back. Without it the next round is run,
 	// until Config.PauseAfter rounds in a row have given no step.
 	Pause bool
+	// Private says that the learner itself goes back to its best model, upon what clients have
+	// measured. Measure is then not asked, and a model is released before it is measured.
+	Private bool
 }
 
 // judge returns why a step is held back, or else the best measure with this step. A step
@@ -41,7 +44,7 @@ func (g *Guard) judge(evaluation any, best float64) (*failure, *float64) {
 // measure so far. If nothing was measured since the task began or was resumed, it measures the
 // current model.
 func (r *runner) guarded() (before optimize.State, best float64, err error) {
-	if r.t.Guard == nil {
+	if r.t.Guard == nil || r.t.Guard.Private {
 		return before, 0, nil
 	}
 	before = r.pure.State().Optimizer

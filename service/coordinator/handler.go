@@ -42,6 +42,8 @@ func (s *Service) Handler() http.Handler {
 	})
 	mux.HandleFunc("GET /v1/tasks/{task}/announcement", s.serveAnnouncement)
 	mux.HandleFunc("GET /v1/models/{digest}", s.serveModel)
+	mux.HandleFunc("GET /v1/rounds/{announcement}/closed", s.serveClosed)
+	mux.HandleFunc("GET /v1/rounds/{announcement}/receipts", s.serveReceipts)
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) {
 		list := []map[string]any{}
 		for _, r := range s.List() {

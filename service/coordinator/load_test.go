@@ -23,6 +23,7 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/learn/optimize"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	pure "github.com/riffle-dp/riffle/protocol/coordinator"
 	"github.com/riffle-dp/riffle/protocol/mechanism"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/batch"
@@ -57,7 +58,7 @@ func BenchmarkLargeRound(b *testing.B) {
 		}
 	})
 	w.config.Round = 20 * time.Hour
-	w.config.Optimizer = func() (*optimize.Optimizer, error) {
+	w.config.Optimizer = func() (pure.Learner, error) {
 		return optimize.NewCLDPSGD(optimize.CLDPSGDConfig{Dim: loadDim, Schedule: func(int64) float64 { return .5 }})
 	}
 	child := exec.Command(os.Args[0])

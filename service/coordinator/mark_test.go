@@ -43,28 +43,3 @@ func TestMarkFile(t *testing.T) {
 	}
 	save(ledger.Mark{Entries: 9, Digest: marks[0].Digest, Eps: math.Inf(1)})
 }
-
-func FuzzMark(f *testing.F) {
-	digest := sha256.Sum256([]byte("entry"))
-	for _, m := range []ledger.Mark{{}, {Entries: 1, Digest: digest, Eps: 1.25}, {Entries: 1, Digest: digest, Eps: math.Inf(1)}} {
-		b, err := encodeMark(m)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(b)
-	}
-	f.Add([]byte(`{"format":1,"count":1,"last":1,"digest":"","epsilon":"NaN"}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := parseMark(data)
-		if err != nil {
-			return
-		}
-		b, err := encodeMark(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if back, err := parseMark(b); err != nil || back != m {
-			t.Errorf("%+v became %+v, %v", m, back, err)
-		}
-	})
-}

@@ -3,16 +3,20 @@ package coordinator
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
 	"encoding/hex"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/mark"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
@@ -29,11 +33,35 @@ type disk struct {
 	events   []string // in order: appends to the ledger, requests, releases
 	releases map[int64]string
 	released func(record) // told every state
+	drawn    map[string][]byte
+	promised map[hash]promise
+	named    map[hash]hash // the noise that a state has named, by announcement
+}
+
+// memoryPromises is a disk's PromiseFile.
+type memoryPromises struct {
+	d     *disk
+	crash *stop
+}
+
+func (m memoryPromises) Load() (map[hash]promise, error) {
+	m.d.mu.Lock()
+	defer m.d.mu.Unlock()
+	return maps.Clone(m.d.promised), nil
+}
+
+func (m memoryPromises) Save(all map[hash]promise) error {
+	return m.crash.do("save promises", func() error {
+		m.d.mu.Lock()
+		defer m.d.mu.Unlock()
+		m.d.promised = maps.Clone(all)
+		return nil
+	})
 }
 
 func newDisk() *disk {
 	return &disk{values: map[string][]byte{}, revision: map[string]uint64{}, objects: map[string][]byte{},
-		leases: map[string]*memoryLease{}, releases: map[int64]string{}}
+		leases: map[string]*memoryLease{}, releases: map[int64]string{}, drawn: map[string][]byte{}, named: map[hash]hash{}, promised: map[hash]promise{}}
 }
 
 func (d *disk) event(s string) {
@@ -90,6 +118,17 @@ func (m *memory) saw(value []byte) {
 	if m.released != nil {
 		m.released(r)
 	}
+	if o := r.Open; o != nil && o.Noise != (hash{}) {
+		a, err := wire.Decode[wire.Announcement](o.Announcement[ed25519.SignatureSize:])
+		if err != nil {
+			m.t.Error(err)
+		}
+		digest := hash(wire.Digest(a))
+		if old, ok := m.named[digest]; ok && old != o.Noise {
+			m.t.Errorf("round %d names another noise", r.Round+1)
+		}
+		m.named[digest] = o.Noise
+	}
 	have, ok := m.releases[r.Round]
 	if model := hex.EncodeToString(r.Model[:]); ok && have != model {
 		m.t.Errorf("round %d was released as %s and as %s", r.Round, have, model)
@@ -104,6 +143,9 @@ func (m *memory) PutObject(_ context.Context, name string, data []byte) error {
 		defer m.mu.Unlock()
 		if old := m.objects[name]; old != nil && !bytes.Equal(old, data) {
 			m.t.Errorf("object %s is given other data", name)
+		}
+		if strings.HasPrefix(name, "noise/") {
+			m.drawn[name[len(name)-64:]] = bytes.Clone(data)
 		}
 		m.objects[name] = bytes.Clone(data)
 		return nil
@@ -129,6 +171,26 @@ func (m *memory) Delete(_ context.Context, _ store.Kind, name string) error {
 		delete(m.objects, name)
 		return nil
 	})
+}
+
+func (m *memory) List(_ context.Context, _ store.Kind, prefix string) (names []string, err error) {
+	err = m.crash.do("list objects", func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		names = listed(m.objects, prefix)
+		return nil
+	})
+	return names, err
+}
+
+func listed(objects map[string][]byte, prefix string) (names []string) {
+	for name := range objects {
+		if strings.HasPrefix(name, prefix) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 type memoryLease struct {
@@ -240,10 +302,15 @@ type aggDisk struct {
 	values   map[string][]byte
 	revision map[string]uint64
 	objects  map[string][]byte
+	entries  [][]byte
+	mark     mark.Mark
+	drawn    map[string][]byte
+	partials map[string]bool // names of the partial sums that were stored
+	changed  []string        // promises of records that were replaced by others
 }
 
 func newAggDisk() *aggDisk {
-	return &aggDisk{values: map[string][]byte{}, revision: map[string]uint64{}, objects: map[string][]byte{}}
+	return &aggDisk{values: map[string][]byte{}, revision: map[string]uint64{}, objects: map[string][]byte{}, drawn: map[string][]byte{}, partials: map[string]bool{}}
 }
 
 type aggMemory struct {
@@ -271,6 +338,14 @@ func (m *aggMemory) Put(_ context.Context, key string, value []byte, revision ui
 		if m.revision[key] != revision {
 			return store.ErrConflict
 		}
+		if old := m.values[key]; old != nil {
+			a, b := parseAgg(old), parseAgg(value)
+			for what, p := range map[string][2]string{"key": {string(a.Key), string(b.Key)}, "set": {a.Summed, b.Summed}, "noise": {a.Noise, b.Noise}, "partial": {a.Partial, b.Partial}} {
+				if p[0] != "" && p[0] != p[1] {
+					m.changed = append(m.changed, what)
+				}
+			}
+		}
 		m.values[key], m.revision[key] = value, revision+1
 		n = revision + 1
 		return nil
@@ -283,6 +358,12 @@ func (m *aggMemory) PutObject(_ context.Context, name string, data []byte) error
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.objects[name] = data
+		if strings.HasPrefix(name, "noise/") {
+			m.drawn[name[len(name)-64:]] = data
+		}
+		if strings.HasPrefix(name, "partial/") {
+			m.partials[name] = true
+		}
 		return nil
 	})
 }
@@ -297,4 +378,75 @@ func (m *aggMemory) GetObject(_ context.Context, name string) (b []byte, err err
 		return nil
 	})
 	return b, err
+}
+
+func (m *aggMemory) Delete(_ context.Context, _ store.Kind, name string) error {
+	return m.crash.do("aggregator delete object", func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.objects[name] == nil {
+			return store.ErrNotFound
+		}
+		delete(m.objects, name)
+		return nil
+	})
+}
+
+func (m *aggMemory) List(_ context.Context, _ store.Kind, prefix string) (names []string, err error) {
+	err = m.crash.do("aggregator list", func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		names = listed(m.objects, prefix)
+		return nil
+	})
+	return names, err
+}
+
+func (m *aggMemory) AppendEntry(_ context.Context, after uint64, data []byte) (n uint64, err error) {
+	err = m.crash.do("aggregator append", func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if uint64(len(m.entries)) != after {
+			return store.ErrConflict
+		}
+		m.entries = append(m.entries, data)
+		return nil
+	})
+	return after + 1, err
+}
+
+func (m *aggMemory) Entries(context.Context) iter.Seq2[store.Message, error] {
+	return func(yield func(store.Message, error) bool) {
+		if err := m.crash.do("aggregator read entries", func() error { return nil }); err != nil {
+			yield(store.Message{}, err)
+			return
+		}
+		m.mu.Lock()
+		entries := slices.Clone(m.entries)
+		m.mu.Unlock()
+		for i, e := range entries {
+			if !yield(store.Message{Seq: uint64(i) + 1, Data: e}, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (m *aggMemory) Load() (k mark.Mark, err error) {
+	err = m.crash.do("aggregator read mark", func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		k = m.mark
+		return nil
+	})
+	return k, err
+}
+
+func (m *aggMemory) Save(k mark.Mark) error {
+	return m.crash.do("aggregator write mark", func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.mark = k
+		return nil
+	})
 }

@@ -81,6 +81,8 @@ type record struct {
 	Roster hash     `json:"roster"` // digest of the roster in the enrolment; fixed where participation is once
 	// Recent lists the digests of the kept models, the newest last.
 	Recent []hash `json:"recent"`
+	// Told lists the last rounds of which clients may ask, the newest last.
+	Told []told `json:"told,omitempty"`
 	// Untold is the digest of the round that ended last, if the shuffler may not have destroyed
 	// it yet.
 	Untold hash       `json:"untold"`
@@ -91,6 +93,23 @@ type openRound struct {
 	Announcement []byte `json:"announcement"` // signed
 	Closed       []byte `json:"closed,omitempty"`
 	Charged      bool   `json:"charged"`
+
+	// Of a round with proofs, in the order in which they are stored.
+
+	Key      []byte `json:"key,omitempty"`     // the sealed key of the proofs
+	Excluded hash   `json:"excluded,omitzero"` // digest of the one set of reports that is left out
+	Agreed   []byte `json:"agreed,omitempty"`  // the second aggregator's signed word on it
+	Noise    hash   `json:"noise,omitzero"`    // digest of the sealed noise that is added to the own share
+}
+
+// ordered says whether each step was stored after the one before.
+func (o *openRound) ordered() bool {
+	switch {
+	case len(o.Announcement) == 0, o.Charged && len(o.Closed) == 0, len(o.Key) > 0 && !o.Charged,
+		o.Excluded != (hash{}) && len(o.Key) == 0, len(o.Agreed) > 0 && o.Excluded == (hash{}), o.Noise != (hash{}) && len(o.Agreed) == 0:
+		return false
+	}
+	return true
 }
 
 func (r record) encode() ([]byte, error) { r.Format = recordFormat; return json.Marshal(r) }
@@ -100,7 +119,7 @@ func decodeRecord(b []byte) (record, error) {
 	if err := document.Decode(b, recordFormat, &r); err != nil {
 		return r, fmt.Errorf("coordinator: state of a task: %v", err)
 	}
-	if r.Round < 0 || r.Barren < 0 || r.Open != nil && (len(r.Open.Announcement) == 0 || r.Open.Charged && len(r.Open.Closed) == 0) {
+	if r.Round < 0 || r.Barren < 0 || r.Open != nil && !r.Open.ordered() {
 		return r, errors.New("coordinator: invalid state of a task")
 	}
 	r.Counts = cloned(r.Counts)

@@ -305,7 +305,7 @@ func TestStateOlderThanTheLedger(t *testing.T) {
 				if !errors.Is(err, errFatal) {
 					t.Errorf("ended with %v", err)
 				}
-			case <-time.After(10 * time.Second):
+			case <-time.After(2 * time.Minute):
 				t.Fatal("it runs")
 			}
 			if len(w.disk.entries) != 3 || len(w.sh.Opened) != 3 {
@@ -439,7 +439,7 @@ func TestTwoTasksOneBudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	a, err := p.Wait(ctx, wire.Digest(w.task))
 	if err != nil {

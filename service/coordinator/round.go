@@ -10,7 +10,6 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/protocol/coordinator"
-	"github.com/riffle-dp/riffle/protocol/envelope"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/batch"
@@ -24,6 +23,12 @@ const maxAttempts = 3
 // step continues the open round, or a new one, until that round has ended. ended says that the
 // task has ended.
 func (r *runner) step(ctx context.Context) (ended bool, err error) {
+	if !r.compared { // before anything is announced, charged or opened
+		if err := r.tellLedger(ctx); err != nil {
+			return false, err
+		}
+		r.compared = true
+	}
 	if r.record.Open == nil {
 		if ended, err := r.announce(ctx); ended || err != nil || r.record.Open == nil {
 			return ended, err
@@ -50,139 +55,18 @@ func (r *runner) step(ctx context.Context) (ended bool, err error) {
 	if closed.Void && !r.task.Trust.Is(dp.Alone) {
 		return false, r.void(ctx, &closed)
 	}
+	if !r.record.Open.Charged { // the aggregator may have been started otherwise since the announcement
+		if err := r.able(ctx); err != nil {
+			return false, err
+		}
+	}
 	if ended, err := r.charge(ctx, a, &closed); ended || err != nil || r.record.Open == nil {
 		return ended, err
 	}
+	if err := r.tellLedger(ctx); err != nil { // before the batch is fetched
+		return false, err
+	}
 	return false, r.open(ctx, a, &closed)
-}
-
-// announce stores the next announcement, unless the task ends here.
-func (r *runner) announce(ctx context.Context) (ended bool, err error) {
-	r.destroyEnded(ctx)
-	if why := r.complete(); why != "" {
-		return true, r.finish(ctx, Done, why)
-	}
-	if r.record.Paused != "" {
-		if err := r.pause(ctx); err != nil {
-			return false, err
-		}
-	}
-	r.phase("waiting")
-	if hold := r.s.config.Hold; hold != nil {
-		select {
-		case <-hold:
-		case <-ctx.Done():
-			return false, ctx.Err()
-		}
-	}
-	if !sleep(ctx, r.t.Pause) {
-		return false, ctx.Err()
-	}
-	now := time.Now()
-	e, err := r.s.config.Shuffler.Enrolment(ctx, r.task.Population, now)
-	if err != nil {
-		return false, err
-	}
-	if err := r.checkRoster(&e); err != nil {
-		return true, r.finish(ctx, Refused, err.Error())
-	}
-	if err := r.load(ctx, e.Clients); err != nil {
-		return false, err
-	}
-	k := e.Clients
-	switch r.task.Participation {
-	case dp.Sampled:
-		k = r.t.Sample
-	case dp.CheckIn:
-		k = max(r.task.MinReports, int64(float64(e.Clients)*r.t.Gamma))
-	}
-	if r.sum != nil {
-		most, err := r.mostReports(e.Clients)
-		if err != nil {
-			return false, err
-		}
-		if users := r.sum.Params.Users; most > users {
-			return false, fmt.Errorf("coordinator: up to %d clients may report, the vector sum is made for %d", most, users)
-		}
-	}
-	// Clients should not report to a round that the budgets do not allow. The charge itself
-	// decides.
-	event, charged, err := r.pure.Planned(k)
-	if err != nil {
-		return false, err
-	}
-	if err := r.ledger.Affords(event); charged && err != nil {
-		return true, r.finish(ctx, Refused, err.Error())
-	}
-	a, err := r.compose(&e, now)
-	if err != nil {
-		return false, err
-	}
-	next := r.record
-	next.Roster = e.Roster
-	next.Open = &openRound{Announcement: wire.Sign(r.s.config.Key, wire.LabelAnnouncement, wire.Encode(a))}
-	r.attempts = 0
-	return false, r.save(ctx, next)
-}
-
-// complete says why no further round is announced; it is empty if there is one. Void rounds do
-// not count, because they are in no model and not in the ledger. There is still a last round,
-// so that a task to which too few clients come ends.
-func (r *runner) complete() string {
-	t, n := r.task, r.record.Counts
-	last := t.LastRound()
-	switch run := n.Released + n.Failed; {
-	case run >= t.Rounds && t.Rounds == 1:
-		return "its round was run"
-	case run >= t.Rounds, r.record.Round >= last && t.Rounds == last:
-		return fmt.Sprintf("all %d rounds were run", t.Rounds)
-	case r.record.Round >= last:
-		return fmt.Sprintf("%d of %d rounds were run, the others of %d attempts, the most there are, were void", run, t.Rounds, last)
-	}
-	return ""
-}
-
-// mostReports is how many of n clients can report in a round.
-func (r *runner) mostReports(n int64) (int64, error) {
-	switch r.task.Participation {
-	case dp.Sampled:
-		return r.t.Sample, nil
-	case dp.Once:
-		b, err := r.blocks(n)
-		if err != nil {
-			return 0, err
-		}
-		_, largest := b.Range(0) // the first blocks are the largest
-		return largest, nil
-	}
-	return n, nil
-}
-
-// compose adds to the pure announcement what a network needs: times, keys and sizes.
-func (r *runner) compose(e *wire.Enrolment, now time.Time) (wire.Announcement, error) {
-	a := r.pure.Announce()
-	deadline := now.Add(r.t.Round)
-	a.Enrolment, a.Opens, a.Deadline = wire.Digest(*e), now.UnixMilli(), deadline.UnixMilli()
-	a.Coordinator = r.s.config.Keyring.Keys[0]
-	if err := a.Coordinator.Valid(deadline); err != nil {
-		return a, err
-	}
-	var err error
-	if a.ReportBytes, err = envelope.PartSize(a.Coordinator.Suite, r.partSize); err != nil {
-		return a, err
-	}
-	if r.sum == nil {
-		return a, nil
-	}
-	if len(e.Aggregator) == 0 {
-		return a, errors.New("coordinator: the enrolment names no aggregator")
-	}
-	a.Aggregator = e.Aggregator[0]
-	if err := a.Aggregator.Valid(deadline); err != nil {
-		return a, err
-	}
-	a.ShareBytes, err = envelope.PartSize(a.Aggregator.Suite, r.shareSize)
-	return a, err
 }
 
 // collect has the shuffler open the round, and waits for its signed statement that the round is
@@ -203,6 +87,9 @@ func (r *runner) collect(ctx context.Context, a *wire.Announcement) (gone bool, 
 				return false, err
 			}
 			r.log.Warn("the shuffler refuses a round", "round", a.Round, "reason", string(refused.Reason), "detail", refused.Detail)
+			if refused.Reason == wire.OldLedger {
+				r.compared = false // compare again: another process may have charged meanwhile
+			}
 			if refused.Code == http.StatusConflict || refused.Code == http.StatusGone {
 				return true, r.abandon(ctx) // the shuffler has had this round, or a later one
 			}
@@ -270,11 +157,16 @@ func (r *runner) endVoid(ctx context.Context, rejected []wire.Rejection) error {
 		next.Counts.Rejected[x.Reason] += x.Count
 	}
 	next.Round, next.Untold, next.Open = a.Round, wire.Digest(*a), nil
-	r.pure = nil
+	r.pure, r.list = nil, nil
+	unlisted, err := r.tell(ctx, &next, next.Untold)
+	if err != nil {
+		return err
+	}
 	if err := r.save(ctx, next); err != nil {
 		return err
 	}
 	r.show()
+	r.dropLists(ctx, unlisted)
 	r.log.Info("round is void", "round", a.Round)
 	return nil
 }
@@ -344,7 +236,11 @@ func (r *runner) open(ctx context.Context, a *wire.Announcement, c *wire.RoundCl
 	case err != nil && o.failed == nil:
 		o.failed = &failure{FailedStep, "the optimiser takes no such step", err}
 		if errors.Is(err, coordinator.ErrRange) {
-			o.failed = noStep(FailedRange, "the sum is outside its range: a client has sent a share of something else")
+			who := "a client has sent a share of something else"
+			if r.proved != nil {
+				who = "no reports with proofs have such a sum, so the aggregator's share is not theirs"
+			}
+			o.failed = noStep(FailedRange, "the sum is outside its range: %s", who)
 		}
 		if _, _, err := r.pure.End(); err != nil {
 			return err
@@ -357,7 +253,7 @@ func (r *runner) open(ctx context.Context, a *wire.Announcement, c *wire.RoundCl
 	o.accepted /= r.task.PerClient() // counted as reports, not as messages
 	o.short = r.pure.Shortened
 	var evaluation any
-	if o.failed == nil && r.t.Evaluate != nil && r.t.Guard != nil {
+	if o.failed == nil && r.t.Evaluate != nil && r.t.Guard != nil && !r.t.Guard.Private {
 		r.phase("evaluating")
 		evaluation = r.t.Evaluate(slices.Clone(r.pure.Parameters))
 		if o.failed, o.best = r.t.Guard.judge(evaluation, best); o.failed != nil {
@@ -367,10 +263,13 @@ func (r *runner) open(ctx context.Context, a *wire.Announcement, c *wire.RoundCl
 		}
 		r.phase("releasing")
 	}
+	if why := r.pure.Held(); o.failed == nil && why != "" {
+		o.failed, o.held = noStep(FailedGuard, "%s", why), true
+	}
 	if o.failed != nil {
 		r.log.Warn("a charged round gives no step", "round", a.Round, "reason", string(o.failed.reason), "error", o.failed)
 		o.accepted = 0
-		if r.t.Discard != nil {
+		if r.t.Discard != nil && !o.held { // of a round that was held back the measurement counts
 			if err := r.t.Discard(c.Round); err != nil {
 				return fmt.Errorf("coordinator: record: %w", err)
 			}
@@ -400,12 +299,19 @@ func (r *runner) release(ctx context.Context, c *wire.RoundClosed, o outcome, ev
 	var dropped []hash
 	next.Recent, dropped = recent(next.Recent, next.Model)
 	next.Round, next.Untold, next.Open = c.Round, c.Announcement, nil
+	unlisted, err := r.tell(ctx, &next, c.Announcement)
+	if err != nil {
+		return err
+	}
 	if err := r.save(ctx, next); err != nil {
 		return err
 	}
+	r.dropLists(ctx, unlisted)
 	r.show()
-	step := o.failed == nil
-	r.log.Info("round has ended", "round", c.Round, "reports", o.accepted, "step", step)
+	r.sweepNoise(ctx, false)
+	r.showMeasured()
+	step := o.failed == nil || o.held
+	r.log.Info("round has ended", "round", c.Round, "reports", o.accepted, "step", o.failed == nil)
 	r.destroyEnded(ctx)
 	model, state = nil, nil
 	r.collectGarbage()

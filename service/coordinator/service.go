@@ -21,14 +21,22 @@ type Service struct {
 	runners []*runner
 	start   func(*runner) // nil before Run and after
 	models  cache
+	told    map[hash]endedRound // rounds of which clients may ask, by announcement; guarded by mu
+	lists   cache               // lists of receipts
 
 	counting chan struct{} // a slot for the ended task whose cost is being counted
+
+	promises sync.Mutex // held while the file of promises is changed
 
 	watchers watchers
 
 	looking   sync.Mutex // held while an old model, which no open round has, is looked for
 	lookAgain time.Time  // when the next search for an old model may start; guarded by looking
 	old       oldModels  // old models that are being sent
+
+	listing   sync.Mutex // as looking, lookAgain and old, for lists of receipts
+	listAgain time.Time
+	oldLists  oldModels
 }
 
 // New checks the configuration. Nothing is read or written before Run.

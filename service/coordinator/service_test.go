@@ -234,7 +234,7 @@ func TestHold(t *testing.T) {
 	if p, err = w.start(nil, func(c *Config) { c.Hold = make(chan struct{}) }); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	if err := p.Stop(ctx, wire.Digest(w.task), ""); err != nil {
 		t.Error(err)

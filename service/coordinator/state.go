@@ -101,7 +101,7 @@ func (r *runner) reload(ctx context.Context) error {
 const manyParameters = 1 << 20
 
 func (r *runner) collectGarbage() {
-	if r.task.Mechanism.Dim >= manyParameters {
+	if max(r.task.Mechanism.Dim, r.task.Parameters()) >= manyParameters {
 		runtime.GC()
 	}
 }
@@ -132,9 +132,9 @@ func (r *runner) load(ctx context.Context, n int64) error {
 	}
 	c, err := coordinator.New(coordinator.Config{
 		Task: r.id, Optimizer: o, Mechanism: r.mechanism, Report: r.t.Report, Ledger: r.ledger,
-		Trust: r.task.Trust, Participation: r.task.Participation, Population: n, Sample: r.t.Sample,
-		Gamma: r.t.Gamma, Blocks: blocks, MinReports: r.task.MinReports, Messages: r.task.Messages, Clip: r.task.Mechanism.Clip,
-		Colluders: r.t.Colluders, Honest: r.honest(),
+		Trust: r.task.Trust, Participation: r.task.Participation, Population: n, MinClients: r.task.MinClients, Sample: r.t.Sample,
+		Gamma: r.t.Gamma, Blocks: blocks, MinReports: r.task.MinReports, Messages: r.task.Messages, Clip: r.task.Mechanism.Clip, ModelDim: r.task.ModelDim,
+		Colluders: r.t.Colluders, Honest: r.honest(), Tokens: r.tokens != nil, Declinable: r.t.Declinable,
 	})
 	if err != nil {
 		return err
@@ -152,7 +152,16 @@ func (r *runner) load(ctx context.Context, n int64) error {
 		return fatal("the optimiser's state gives another model than the one that was released")
 	}
 	r.pure = c
+	r.showMeasured()
 	return nil
+}
+
+// showMeasured shows what clients measured in the last released round.
+func (r *runner) showMeasured() {
+	if r.t.Measured != nil {
+		v := r.t.Measured(r.pure.State().Optimizer)
+		r.update(func(s *wire.Status) { s.Measured = v })
+	}
 }
 
 // announcement decodes the announcement of the open round.

@@ -18,6 +18,7 @@ type storage interface {
 	PutObject(ctx context.Context, name string, data []byte) error
 	GetObject(ctx context.Context, name string) ([]byte, error)
 	Delete(ctx context.Context, k store.Kind, name string) error
+	List(ctx context.Context, k store.Kind, prefix string) ([]string, error)
 	// Acquire waits for a lease until ctx ends.
 	Acquire(ctx context.Context, name, holder string, ttl time.Duration) (_ store.Lease, token uint64, err error)
 }

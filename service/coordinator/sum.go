@@ -35,11 +35,21 @@ func (r *runner) openers() int {
 
 // sumUp opens and sums a charged batch. The same batch gives the same sum.
 func (r *runner) sumUp(ctx context.Context, a *wire.Announcement, c *wire.RoundClosed) ([]*coordinator.Tally, map[wire.Reason]int64, error) {
+	r.detached, r.list = nil, nil
+	if r.task.Receipts {
+		r.detached = new(batch.Receipts)
+	}
 	if c.Void {
 		return nil, nil, noStep(FailedTooFew, "fewer than n-min = %d reports came; with trust local they count, for whoever carries them has seen them", a.MinReports)
 	}
+	if r.proved != nil {
+		return r.sumProved(ctx, a, c)
+	}
 	if r.sum != nil {
 		return r.sumShares(ctx, a, c)
+	}
+	if r.tokens != nil {
+		return r.sumTokens(ctx, a, c)
 	}
 	workers := r.openers()
 	tallies, err := r.newTallies(workers)
@@ -59,7 +69,7 @@ func (r *runner) sumUp(ctx context.Context, a *wire.Announcement, c *wire.RoundC
 			opened = make([]*randomizer.Report, chunk.Len())
 		}
 		for i := range chunk.Len() {
-			content, err := r.s.config.Keyring.OpenPart(envelope.Coordinator, c.Announcement, chunk.Item(i))
+			content, _, err := r.openPart(c, chunk.Item(i))
 			if err != nil {
 				rejected[w].key++
 				tallies[w].Rejected++
@@ -98,12 +108,26 @@ func (r *runner) sumUp(ctx context.Context, a *wire.Announcement, c *wire.RoundC
 	if err := batch.Read(ctx, r.reader(a, c), open, then); err != nil {
 		return nil, nil, err
 	}
+	r.listReceipts(a, c, nil, false)
 	by := map[wire.Reason]int64{}
 	for _, n := range rejected {
 		add(by, wire.WrongKey, n.key)
 		add(by, wire.OutOfRange, n.range_)
 	}
 	return tallies, by, nil
+}
+
+// openPart opens a sealed part, and separates the mechanism's content from what is attached to it.
+func (r *runner) openPart(c *wire.RoundClosed, sealed []byte) ([]byte, wire.Attached, error) {
+	content, err := r.s.config.Keyring.OpenPart(envelope.Coordinator, c.Announcement, sealed)
+	if err != nil {
+		return nil, wire.Attached{}, err
+	}
+	content, with, err := r.task.Attachments().Split(content)
+	if err == nil && r.detached != nil {
+		r.detached.Add(with.Receipt)
+	}
+	return content, with, err
 }
 
 func add(by map[wire.Reason]int64, reason wire.Reason, n int64) {
@@ -123,15 +147,20 @@ func (r *runner) sumShares(ctx context.Context, a *wire.Announcement, c *wire.Ro
 	if err != nil {
 		return nil, nil, err
 	}
-	seeds, ids, mine, err := r.seeds(ctx, a, c, shares, nil)
+	rejected := map[wire.Reason]int64{}
+	seeds, ids, mine, err := r.seeds(ctx, a, c, shares, nil, rejected)
 	if err != nil {
 		return nil, nil, err
 	}
 	r.phase("aggregating")
 	var theirs wire.Exclusion
 	var other []int64
+	var receipts []byte
 	if err := r.patiently(ctx, func() error {
-		if theirs, err = r.prepare(ctx, a, c); err != nil {
+		if theirs, err = r.prepare(ctx, a, c, nil); err != nil {
+			return err
+		}
+		if receipts, err = r.theirReceipts(ctx, c); err != nil {
 			return err
 		}
 		other, err = r.differing(ctx, c, ids)
@@ -139,21 +168,21 @@ func (r *runner) sumShares(ctx context.Context, a *wire.Announcement, c *wire.Ro
 	}); err != nil {
 		return nil, nil, err
 	}
-	rejected := map[wire.Reason]int64{}
-	add(rejected, wire.OutOfRange, int64(len(mine)))
+	r.listReceipts(a, c, receipts, true)
 	out := union(mine, theirs.Places, other)
 	add(rejected, wire.Excluded, int64(len(out)-len(mine)))
 	left := c.Reports - int64(len(out))
 	if left < a.MinReports {
 		return nil, rejected, noStep(FailedTooFew, "%d of %d reports are left, n-min is %d", left, c.Reports, a.MinReports)
 	}
-	// Reports that are left out add no noise. The charge allows for a limited number of them.
-	if bad := r.allowed(c.Reports); int64(len(out)) > bad {
+	// Reports that are left out add no noise. The charge allows for a limited number of them; with
+	// tokens it counts on n-min reports only.
+	if bad := r.allowed(c.Reports); int64(len(out)) > bad && r.tokens == nil {
 		return nil, rejected, noStep(FailedExcluded, "%d of %d reports cannot be summed, %d are allowed for", len(out), c.Reports, bad)
 	}
 	if len(out) != len(mine) {
 		var failed []int64
-		if seeds, _, failed, err = r.seeds(ctx, a, c, shares, out); err != nil {
+		if seeds, _, failed, err = r.seeds(ctx, a, c, shares, out, map[wire.Reason]int64{}); err != nil {
 			return nil, nil, err
 		}
 		if len(failed) != 0 {
@@ -167,7 +196,7 @@ func (r *runner) sumShares(ctx context.Context, a *wire.Announcement, c *wire.Ro
 			return err
 		}
 		// The aggregator may have restarted, and needs the messages again.
-		if again, err := r.prepare(ctx, a, c); err != nil {
+		if again, err := r.prepare(ctx, a, c, nil); err != nil {
 			return err
 		} else if !slices.Equal(again.Places, theirs.Places) {
 			return noStep(FailedUnequal, "the aggregator excludes other reports the second time")
@@ -230,32 +259,46 @@ func (r *runner) allowed(k int64) int64 {
 
 // seeds opens and sums the coordinator's parts, except those at the places in out, which
 // ascend. It returns the sum, the report ids by place, and the places that could not be
-// summed.
-func (r *runner) seeds(ctx context.Context, a *wire.Announcement, c *wire.RoundClosed, shares *vecsum.Shares, out []int64) (*vecsum.Aggregator, [][16]byte, []int64, error) {
+// summed, which it counts in rejected.
+func (r *runner) seeds(ctx context.Context, a *wire.Announcement, c *wire.RoundClosed, shares *vecsum.Shares, out []int64, rejected map[wire.Reason]int64) (*vecsum.Aggregator, [][16]byte, []int64, error) {
 	sum, err := shares.NewAggregator(0)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	open := func(_ int, chunk wire.Chunk) ([][]byte, error) {
-		opened := make([][]byte, chunk.Len())
+	round := r.tokenRound(a)
+	open := func(_ int, chunk wire.Chunk) ([]shown, error) {
+		opened := make([]shown, chunk.Len())
 		for i := range opened {
-			opened[i], _ = r.s.config.Keyring.OpenPart(envelope.Coordinator, c.Announcement, chunk.Item(i))
+			o := &opened[i]
+			o.content, o.with, _ = r.openPart(c, chunk.Item(i))
+			o.valid = o.content != nil && (round == nil || round.Valid(0, &o.with.Token))
 		}
 		return opened, nil
 	}
 	ids := make([][16]byte, c.Reports)
 	var failed []int64
-	then := func(place int64, _ wire.Chunk, opened [][]byte) error {
-		for i, content := range opened {
-			at := place + int64(i)
+	then := func(place int64, _ wire.Chunk, opened []shown) error {
+		for i := range opened {
+			o := &opened[i]
+			content, at := o.content, place+int64(i)
 			if _, skip := slices.BinarySearch(out, at); skip {
 				continue
 			}
 			if at >= c.Reports {
 				continue // the batch has more than was signed: batch.Read returns an error
 			}
-			if content == nil || sum.Add(content) != nil {
+			var why wire.Reason
+			switch {
+			case content != nil && !o.valid:
+				why = wire.NoToken
+			case content != nil && round != nil && !round.Take(0, &o.with.Token):
+				why = wire.SpentToken
+			case content == nil || sum.Add(content) != nil:
+				why = wire.OutOfRange
+			}
+			if why != "" {
 				failed = append(failed, at)
+				rejected[why]++
 			} else if ids[at], err = shares.ReportID(content, 0); err != nil {
 				return err // ReportID cannot fail once Add has taken the content
 			}
@@ -297,16 +340,28 @@ func (r *runner) differing(ctx context.Context, c *wire.RoundClosed, ids [][16]b
 	return out, nil
 }
 
-// prepare sends the round to the second aggregator, and returns the reports that it cannot open.
-func (r *runner) prepare(ctx context.Context, a *wire.Announcement, c *wire.RoundClosed) (wire.Exclusion, error) {
+// prepare sends the round to the second aggregator, and returns the reports that it cannot open. key
+// is the signed key of the proofs, if reports carry some: the aggregator opens nothing then.
+func (r *runner) prepare(ctx context.Context, a *wire.Announcement, c *wire.RoundClosed, key []byte) (wire.Exclusion, error) {
+	parts := [][]byte{r.t.Signed, r.record.Open.Announcement, r.record.Open.Closed}
+	last := parts[2]
+	if key != nil {
+		last = key
+	} else {
+		parts = parts[:2]
+	}
 	var body []byte
-	for _, signed := range [][]byte{r.t.Signed, r.record.Open.Announcement} {
+	for _, signed := range parts {
 		body = binary.LittleEndian.AppendUint32(body, uint32(len(signed)))
 		body = append(body, signed...)
 	}
-	body = append(body, r.record.Open.Closed...)
+	body = append(body, last...)
+	if err := r.tellTokenKeys(ctx); err != nil {
+		return wire.Exclusion{}, err
+	}
 	b, err := r.aggregator(ctx, http.MethodPost, "/v1/rounds", body, 1<<10+8*c.Reports)
 	if err != nil {
+		r.toldKeys = false // it may have been started again
 		return wire.Exclusion{}, err
 	}
 	e, err := wire.Decode[wire.Exclusion](b)

@@ -48,7 +48,10 @@ type system struct {
 	rounds  map[int64]*opened
 	source  batch.Source
 	agg     *Aggregator
-	late    bool // a client came after a round's deadline
+	// before, if not nil, answers in place of the shuffler where it returns true.
+	before   func(http.ResponseWriter, *http.Request) bool
+	operator ed25519.PrivateKey
+	late     bool // a client came after a round's deadline
 }
 
 func openStore(t *testing.T, dir, domain string) *store.Store {
@@ -79,6 +82,9 @@ func newSystem(t *testing.T, trust dp.Trust, p dp.Participation, round time.Dura
 		s.clients = append(s.clients, k)
 		c.Roster = append(c.Roster, k.Public().(ed25519.PublicKey))
 	}
+	if s.enrols != nil {
+		s.enrols(s, &c)
+	}
 	var err error
 	if s.service, err = shuffler.New(c); err != nil {
 		t.Fatal(err)
@@ -90,11 +96,18 @@ func newSystem(t *testing.T, trust dp.Trust, p dp.Participation, round time.Dura
 	s.front, h = s.service.Handlers()
 	peer := func(name string) *httptest.Server {
 		return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			if f := s.before; f != nil && f(w, q) {
+				return
+			}
 			h.ServeHTTP(w, endpoint.WithPeer(q, name))
 		}))
 	}
 	one, two := peer(shuffler.Coordinator), peer(shuffler.Aggregator)
+	s.operator = operator
 	s.source = batch.Source{URL: one.URL, Key: operator.Public().(ed25519.PublicKey), Client: client(t, nil)}
+	if c.Registrar != nil {
+		s.source.Registrar = c.Registrar.Key
+	}
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -139,6 +152,14 @@ func newSystem(t *testing.T, trust dp.Trust, p dp.Participation, round time.Dura
 // serve runs a coordinator on its embedded store while f runs.
 func (s *system) serve(f func(*Service)) {
 	s.t.Helper()
+	if err := s.served(f); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// served is serve; it returns what Run returned.
+func (s *system) served(f func(*Service)) error {
+	s.t.Helper()
 	t := s.t.(*testing.T)
 	db := openStore(t, filepath.Join(s.dir, "coordinator"), "coordinator")
 	mark := filepath.Join(s.dir, "mark.json")
@@ -153,7 +174,7 @@ func (s *system) serve(f func(*Service)) {
 		t.Fatal(err)
 	}
 	c, err := New(Config{Key: s.key, Keyring: s.ring, Shuffler: s.source, Aggregator: s.agg, Store: db, Journal: j,
-		Tasks: []Job{s.config}, Backoff: 5 * time.Millisecond})
+		Tasks: []Job{s.config}, Backoff: 5 * time.Millisecond, AnnounceLedger: s.tells})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,12 +182,11 @@ func (s *system) serve(f func(*Service)) {
 	go func() { done <- c.Run(ctx) }()
 	f(c)
 	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	ran := <-done
 	if err := db.Close(); err != nil {
 		t.Error(err)
 	}
+	return ran
 }
 
 // post asks the shuffler as a client.

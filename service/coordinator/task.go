@@ -13,7 +13,9 @@ import (
 	"github.com/riffle-dp/riffle/protocol/coordinator"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/mechanism"
+	"github.com/riffle-dp/riffle/protocol/token"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/batch"
 	"github.com/riffle-dp/riffle/service/endpoint"
 	"github.com/riffle-dp/riffle/service/store"
 )
@@ -28,17 +30,25 @@ type runner struct {
 	id        [32]byte
 	task      wire.Task
 	mechanism randomizer.Randomizer
-	sum       *mechanism.VectorSum // nil unless the task is a vector sum
+	sum       *mechanism.VectorSum     // nil unless the task is a vector sum without proofs
+	proved    *mechanism.AggregatedSum // nil unless the task is a vector sum with proofs
 	ledger    *ledger.TaskLedger
 	log       *slog.Logger
 	partSize  int64 // bytes of a report's parts before they are sealed
 	shareSize int64
+	tokens    *token.Keys // keys of the messages' tokens; nil: they have none
 
 	// Owned by the run goroutine; not guarded by mu.
 	record   record
 	revision uint64
 	pure     *coordinator.Coordinator // nil if it must be loaded
+	toldKeys bool                     // whether this process has given the aggregator the tokens' keys
+	compared bool                     // whether the ledger was compared with the shuffler's head since this process leads
 	attempts int                      // how often the open round's batch was not what was signed
+	detached *batch.Receipts          // receipts of the batch that is being opened; nil: none are collected
+	list     *list                    // the open round's list of receipts; nil: there is none
+	shown    []hash                   // the announcements of record.Told, as the service has them
+	knows    bool                     // whether the service has them all; guarded by the service's mu
 	logged   map[string]bool          // causes of trouble that were logged since the last round ended
 
 	besides besides // models for the evaluation beside the rounds
@@ -109,6 +119,9 @@ func (r *runner) warn(what string, err error) {
 // lead waits for the lease and runs rounds while it is held.
 func (r *runner) lead(ctx context.Context) (ended bool, err error) {
 	r.phase("standby")
+	r.s.mu.Lock()
+	r.knows = false // another coordinator may be ending rounds
+	r.s.mu.Unlock()
 	// The cost is not known while another coordinator may be charging.
 	r.update(func(s *wire.Status) { s.State, s.Eps, s.Method, s.Source = Running, unknown, "", "" })
 	config := &r.s.config
@@ -135,6 +148,7 @@ func (r *runner) lead(ctx context.Context) (ended bool, err error) {
 		return ended, err
 	}
 	r.publish(nil, 0, nil, true)
+	r.compared = false
 	pause := config.Backoff
 	for {
 		step, cancel := context.WithCancel(held)
@@ -251,6 +265,7 @@ func (r *runner) claim(ctx context.Context, fence uint64) (ended bool, err error
 		return false, err
 	}
 	r.show()
+	r.sweepNoise(ctx, t.State != Running)
 	if t.State != Running {
 		r.destroyOpen(ctx)
 		r.destroyEnded(ctx)
@@ -295,6 +310,7 @@ func (r *runner) fill(s *wire.Status, entries int64) {
 	if f := r.record.Failed; f != nil {
 		s.FailedRound, s.Failure = f.Round, f.Why
 	}
+	s.Word, s.Receipts = r.record.lastTold()
 }
 
 // show brings the status up to date with the record and the ledger.
@@ -307,6 +323,7 @@ func (r *runner) show() {
 			s.Eps, s.Method, s.Source = unknown, err.Error(), ""
 		}
 	})
+	r.showTold()
 }
 
 // publish shows clients an announcement and its model, or none.
@@ -332,6 +349,7 @@ func (r *runner) finish(ctx context.Context, state string, why string) error {
 			return err
 		}
 	}
+	r.sweepNoise(ctx, true)
 	r.destroyOpen(ctx)
 	r.destroyLast(ctx)
 	r.end(t.State, t.Why)
@@ -395,7 +413,7 @@ func (r *runner) destroyEnded(ctx context.Context) {
 
 // checkRoster refuses a changed enrolment with participation once: its blocks must stay.
 func (r *runner) checkRoster(e *wire.Enrolment) error {
-	if r.task.Participation == dp.Once && r.record.Roster != (hash{}) && r.record.Roster != e.Roster {
+	if r.task.Participation == dp.Once && r.task.MinClients == 0 && r.record.Roster != (hash{}) && r.record.Roster != e.Roster {
 		return fmt.Errorf("the enrolment has changed: with participation once, who is in a block must stay")
 	}
 	return nil

@@ -39,7 +39,7 @@ func (r *Refusal) Error() string {
 // status returns the HTTP status of a reason. No other code decides it.
 func status(r wire.Reason) int {
 	switch r {
-	case wire.Malformed, wire.WrongSize, wire.WrongKey, wire.OutOfRange:
+	case wire.Malformed, wire.WrongSize, wire.WrongKey, wire.OutOfRange, wire.BadProof, wire.NoToken:
 		return http.StatusBadRequest
 	case wire.BadSignature, wire.Expired:
 		return http.StatusUnauthorized
@@ -47,8 +47,10 @@ func status(r wire.Reason) int {
 		return http.StatusForbidden
 	case wire.UnknownRound:
 		return http.StatusNotFound
-	case wire.SecondReport, wire.Excluded:
+	case wire.SecondReport, wire.Excluded, wire.Unequal, wire.SpentToken:
 		return http.StatusConflict
+	case wire.OldLedger:
+		return http.StatusPreconditionFailed
 	case wire.Closed:
 		return http.StatusGone
 	case wire.TooMany:

@@ -85,7 +85,8 @@ func leafPin(t *testing.T, c tls.Certificate) Pin {
 func TestEveryReasonHasItsStatus(t *testing.T) {
 	want := map[wire.Reason]int{wire.Malformed: 400, wire.WrongSize: 400, wire.WrongKey: 400, wire.BadSignature: 401, wire.Expired: 401, wire.NotEnrolled: 403,
 		wire.NotDrawn: 403, wire.Refused: 403, wire.UnknownRound: 404, wire.SecondReport: 409, wire.Closed: 410, wire.TooMany: 429, wire.Unavailable: 503,
-		wire.Duplicate: 204, wire.OutOfRange: 400, wire.Excluded: 409}
+		wire.Duplicate: 204, wire.OutOfRange: 400, wire.Excluded: 409, wire.Unequal: 409, wire.BadProof: 400,
+		wire.NoToken: 400, wire.SpentToken: 409, wire.OldLedger: 412}
 	for _, r := range wire.Reasons() {
 		if got := status(r); got != want[r] {
 			t.Errorf("%s is %d, want %d", r, got, want[r])

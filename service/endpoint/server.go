@@ -77,8 +77,12 @@ type ServerConfig struct {
 	Certificate tls.Certificate
 	// Peers lists the keys that may connect; others fail in the handshake. nil: no
 	// certificate is asked for. Peer returns the name of a request's peer.
-	Peers    map[string][]Pin
-	Handler  http.Handler
+	Peers   map[string][]Pin
+	Handler http.Handler
+	// Origins are those of the web pages that may call the server, as CheckOrigin wants them. A request
+	// that names another origin is refused before the handler sees it. Default: none; origins are not
+	// looked at.
+	Origins  []string
 	MaxBody  int64         // bytes of a request's body; default 1 MiB
 	MaxConns int           // connections open at a time; default 10,000, or a third of the open files that the system allows if that is less
 	Share    float64       // part of all limits for an address's unproven callers; default 1/8
@@ -102,6 +106,7 @@ type server struct {
 	stopping context.Context
 	stop     context.CancelFunc
 	gate     *gate
+	pages    *pages // nil: none
 	counts   counts
 	active   atomic.Int64 // requests in handlers
 }
@@ -119,6 +124,13 @@ func NewServer(c ServerConfig) (*server, error) {
 	if c.Peers != nil && len(c.Peers) == 0 {
 		return nil, errors.New("endpoint: a server for peers needs one")
 	}
+	if c.Peers != nil && len(c.Origins) > 0 {
+		return nil, errors.New("endpoint: pages are no peers")
+	}
+	callers, err := newPages(c.Origins)
+	if err != nil {
+		return nil, err
+	}
 	c.MaxBody = cmp.Or(c.MaxBody, DefaultMaxBody)
 	c.MaxConns = cmp.Or(c.MaxConns, DefaultMaxConns)
 	c.Share = cmp.Or(c.Share, DefaultShare)
@@ -131,7 +143,7 @@ func NewServer(c ServerConfig) (*server, error) {
 	c.Transfer = cmp.Or(c.Transfer, 60*time.Second)
 	c.Grace = cmp.Or(c.Grace, DefaultGrace)
 	c.bodyGrace = cmp.Or(c.bodyGrace, bodyGrace)
-	s := &server{config: c}
+	s := &server{config: c, pages: callers}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.gate = newGate(amounts{int64(c.MaxConns), max(minRequests, requestsPerConn*int64(c.MaxConns)), maxHeld}, c.Share)
 	share = min(share, int64(c.MaxConns))
@@ -265,6 +277,7 @@ func (s *server) limit(next http.Handler) http.Handler {
 				v.guest.prove(nobody)
 			}
 		}
+		wrong := s.pages.greet(w, r)
 		if why := v.begin(time.Now()); why != "" {
 			s.counts.limited.Add(1)
 			reason := wire.Unavailable
@@ -287,7 +300,8 @@ func (s *server) limit(next http.Handler) http.Handler {
 			RefuseAs(w, tooLarge(s.config.MaxBody))
 			return
 		}
-		if (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.ContentLength != 0 {
+		question := r.Method == http.MethodGet || r.Method == http.MethodHead || s.pages != nil && r.Method == http.MethodOptions
+		if question && r.ContentLength != 0 {
 			Refuse(w, wire.Malformed, "a question has no body") // a body would wait in memory until somebody reads it
 			return
 		}
@@ -300,7 +314,13 @@ func (s *server) limit(next http.Handler) http.Handler {
 			defer context.AfterFunc(s.stopping, cancel)()
 		}
 		r = r.WithContext(ctx)
-		next.ServeHTTP(w, r)
+		switch {
+		case wrong:
+			s.pages.refuse(w)
+		case s.pages.preflight(w, r):
+		default:
+			next.ServeHTTP(w, r)
+		}
 		if r.ProtoMajor == 2 && v.guest != nil && !v.guest.free.Load() {
 			// A caller that does not read the answer keeps its request under way.
 			_ = http.NewResponseController(w).Flush()
@@ -395,7 +415,7 @@ func (s *server) Metrics() []Metric {
 	one := func(name, help string, v *atomic.Int64) Metric {
 		return Metric{Name: name, Help: help, Kind: Counter, Samples: []Sample{{label, float64(v.Load())}}}
 	}
-	return []Metric{
+	all := []Metric{
 		one("riffle_connection_errors_total", "Connections that failed, as in the handshake.", &s.counts.connection),
 		one("riffle_handler_panics_total", "Panics of handlers.", &s.counts.panics),
 		one("riffle_rate_limited_total", "Requests refused for the rate, or because too many were under way.", &s.counts.limited),
@@ -403,6 +423,10 @@ func (s *server) Metrics() []Metric {
 		one("riffle_turned_away_total", "Connections, and bodies, that there was no room for.", &s.gate.turned),
 		one("riffle_too_large_total", "Requests refused for their announced size.", &s.counts.tooLarge),
 	}
+	if s.pages != nil {
+		all = append(all, one("riffle_origins_refused_total", "Requests of web pages whose origin is not listed.", &s.pages.refused))
+	}
+	return all
 }
 
 // counter counts the lines written to it and forgets them.

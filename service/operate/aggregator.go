@@ -3,10 +3,12 @@ package operate
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/riffle-dp/riffle/service/aggregator"
 	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/mark"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
@@ -19,11 +21,19 @@ func serveAggregator(ctx context.Context, path string, o Options) error {
 	if own.Keyring, err = config.LoadKeyring(c.SealingKeys); err != nil {
 		return config.Errorf("%w", err)
 	}
-	s, err := openServer(ctx, c.Process, RoleAggregator, o, roleStore(c.Process))
+	if c.SigningKey != "" {
+		if own.Key, err = config.LoadSigning(c.SigningKey); err != nil {
+			return config.Errorf("%w", err)
+		}
+	}
+	if c.Mark != "" {
+		own.Mark = mark.File(c.Mark)
+	}
+	s, err := openServer(ctx, c.Process, RoleAggregator, o, func(ctx context.Context) (*store.Store, error) { return openAggregatorStore(ctx, c) })
 	if err != nil {
 		return err
 	}
-	source, err := s.source(c.Shuffler)
+	source, err := s.source(c.Shuffler, c.Registrar)
 	if err != nil {
 		return errors.Join(err, s.store.Close())
 	}
@@ -33,7 +43,7 @@ func serveAggregator(ctx context.Context, path string, o Options) error {
 	defer stop()
 	service, err := aggregator.New(work, own)
 	if err == nil {
-		err = s.listen("peers", c.PeersListen, map[string][]endpoint.Pin{RoleCoordinator: c.Coordinator.Pinned}, 0, 16<<20, service.PeerHandler())
+		err = s.listen("peers", c.PeersListen, map[string][]endpoint.Pin{RoleCoordinator: c.Coordinator.Pinned}, 16<<20, service.PeerHandler())
 	}
 	if err != nil {
 		return errors.Join(err, s.store.Close())
@@ -50,6 +60,18 @@ func serveAggregator(ctx context.Context, path string, o Options) error {
 		<-ctx.Done() // the aggregator works only when it is asked
 		return nil
 	})
+}
+
+// openAggregatorStore opens an aggregator's store. If there is none, and its mark counts rounds, the
+// error says that the store is lost: with a new one a round could be summed twice.
+func openAggregatorStore(ctx context.Context, c config.Aggregator) (*store.Store, error) {
+	s, err := openStore(ctx, c.Store)
+	if errors.Is(err, store.ErrNoStore) && c.Mark != "" {
+		if m, bad := mark.File(c.Mark).Load(); bad == nil && m.Entries > 0 {
+			return nil, fmt.Errorf("%w: %s knows of %d summed rounds: %w", mark.Err, c.Mark, m.Entries, err)
+		}
+	}
+	return s, err
 }
 
 func aggregatorMetrics(c aggregator.Counts) []endpoint.Metric {

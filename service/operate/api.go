@@ -1,8 +1,10 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -12,6 +14,8 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
+	roles "github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/train"
@@ -40,7 +44,7 @@ func apiError(err error) error {
 		return connect.NewError(connect.CodeInvalidArgument, err)
 	case errors.Is(err, coordinator.ErrStandby):
 		return connect.NewError(connect.CodeAborted, err)
-	case errors.Is(err, coordinator.ErrNoTask), errors.Is(err, coordinator.ErrNoModel):
+	case errors.Is(err, coordinator.ErrNoTask), errors.Is(err, coordinator.ErrNoModel), errors.Is(err, errNoAnswer):
 		return connect.NewError(connect.CodeNotFound, err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
@@ -132,6 +136,9 @@ func (a operatorAPI) GetModel(ctx context.Context, q *connect.Request[operatorv1
 	r.mu.Lock()
 	made := r.tasks[id]
 	r.mu.Unlock()
+	if roles.Question(s.Task) != "" {
+		return nil, apiError(fmt.Errorf("%w: task %q asks a question and has an answer: riffle task answer", coordinator.ErrNoModel, s.Task.Name))
+	}
 	if made == nil {
 		return nil, apiError(fmt.Errorf("%w: this program cannot read the description of task %q", coordinator.ErrNoModel, s.Task.Name))
 	}
@@ -151,6 +158,27 @@ func (a operatorAPI) GetModel(ctx context.Context, q *connect.Request[operatorv1
 		return nil, apiError(err)
 	}
 	return connect.NewResponse(&operatorv1.GetModelResponse{Safetensors: file, Task: r.message(s)}), nil
+}
+
+func (a operatorAPI) GetAnswer(ctx context.Context, q *connect.Request[operatorv1.GetAnswerRequest]) (*connect.Response[operatorv1.GetAnswerResponse], error) {
+	r, err := a.need()
+	if err != nil {
+		return nil, err
+	}
+	id, err := r.find(q.Msg.Task)
+	if err != nil {
+		return nil, apiError(err)
+	}
+	answer, err := r.answer(ctx, id)
+	if err != nil {
+		return nil, apiError(err)
+	}
+	text, err := json.Marshal(answer)
+	if err != nil {
+		return nil, apiError(err)
+	}
+	t, err := r.show(id)
+	return connect.NewResponse(&operatorv1.GetAnswerResponse{Json: text, Task: t}), apiError(err)
 }
 
 // maxReason is the largest length of an operator's reason.
@@ -260,7 +288,10 @@ func (r *coordinatorProcess) message(s wire.Status) *operatorv1.Task {
 		Released: s.Released, Model: hex.EncodeToString(s.Model[:]), Epsilon: float64(s.Eps), Delta: s.Task.Delta, Reports: s.Reports,
 		RoundsVoid: s.Void, RoundsFailed: s.Failed, LedgerEntries: s.Charged, Phase: s.Phase, Error: s.Error, Rejected: map[string]int64{},
 		Failure: s.Failure, FailedRound: s.FailedRound, StepsShortened: s.Shortened, SpareReports: s.Spare, Failed: s.FailedBy,
-		Trust: string(s.Task.Trust), Participation: string(s.Task.Participation), NMin: s.Task.MinReports}
+		Question: roles.Question(s.Task), Trust: string(s.Task.Trust), Participation: string(s.Task.Participation), NMin: s.Task.MinReports}
+	if s.Task.Trust.Is(dp.SumsOnly) {
+		t.NoiseBy, t.Proofs = cmp.Or(s.Task.Mechanism.Sum.NoiseBy, string(vecsum.ByClients)), s.Task.Mechanism.Sum.Proofs
+	}
 	for reason, n := range s.Rejected {
 		t.Rejected[string(reason)] = n
 	}
@@ -275,8 +306,14 @@ func (r *coordinatorProcess) message(s wire.Status) *operatorv1.Task {
 			t.Numbers[name] = float64(x)
 		}
 	}
+	if m := r.measured(s); m != nil {
+		t.EvaluatedRound, t.Numbers = s.Round, measuredNumbers(m)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if p := r.questions[s.ID]; p != nil {
+		t.Trust = string(p.Trust)
+	}
 	made := r.tasks[s.ID]
 	if made != nil {
 		if one, all := made.LocalEps(); all > 0 {

@@ -60,8 +60,10 @@ func (c *causes) told(n client.Notice, now time.Time) {
 	case client.Agreed, client.Ended:
 		c.log.Info(string(n.What), args...)
 		return
-	case client.Declined, client.Lost:
+	case client.Declined, client.Lost, client.Missing, client.Half, client.Unfit, client.Untold:
 		level = slog.LevelWarn
+	case client.Compared:
+		level = slog.LevelInfo
 	case client.Retrying:
 		level = slog.LevelInfo
 	default:

@@ -2,17 +2,22 @@ package operate
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
 
+	roles "github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/run/measure"
 	"github.com/riffle-dp/riffle/run/train"
 	"github.com/riffle-dp/riffle/service/aggregator"
 	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/coordinator"
+	"github.com/riffle-dp/riffle/service/mark"
+	"github.com/riffle-dp/riffle/service/registrar"
 	"github.com/riffle-dp/riffle/service/shuffler"
 	"github.com/riffle-dp/riffle/service/store"
 )
@@ -47,6 +52,8 @@ func Check(ctx context.Context, role, path string) (*checkReport, error) {
 		err = r.coordinator(ctx, path)
 	case RoleAggregator:
 		err = r.aggregator(ctx, path)
+	case RoleRegistrar:
+		err = r.registrar(ctx, path)
 	default:
 		return nil, config.Errorf("no role %q to be checked", role)
 	}
@@ -63,6 +70,11 @@ func (r *checkReport) readAll(ctx context.Context, s *store.Store) {
 	for name, n := range map[string]uint64{"ledger entries": v.Ledger, "keys": v.Keys, "secrets": v.Secrets, "streams": v.Streams,
 		"messages": v.Messages, "objects": v.Objects} {
 		r.Checked[name] = int64(n)
+	}
+	// Noise of rounds with proofs. Between rounds there is none, unless a crash has left some, which
+	// goes at the next start.
+	if names, err := s.List(ctx, store.Objects, "noise/"); err == nil && len(names) > 0 {
+		r.Checked["objects of noise"] = int64(len(names))
 	}
 }
 
@@ -98,7 +110,10 @@ func (r *checkReport) coordinator(ctx context.Context, path string) error {
 	run := &coordinatorProcess{config: c, store: s, own: coordinator.Config{Key: key}, tasks: map[[32]byte]*train.Setup{}}
 	run.config.Record = "" // with a name here, the directory would be made
 	if c.Aggregator != nil {
-		run.own.Aggregator = &coordinator.Aggregator{}
+		run.own.Aggregator = &coordinator.Aggregator{Key: c.Aggregator.Signer}
+	}
+	if c.Registrar != nil {
+		run.own.Shuffler.Registrar = c.Registrar.Signer
 	}
 	for _, k := range keys {
 		r.Checked["tasks"]++
@@ -118,14 +133,36 @@ func (r *checkReport) coordinator(ctx context.Context, path string) error {
 			continue
 		}
 		if book != nil {
-			coordinator.Check(ctx, s, book, w, r.problem)
+			coordinator.Check(ctx, s, book, coordinator.PromiseFile(c.Mark+".rounds"), w, r.problem)
 		}
 		delete(unknown, wire.Digest(w))
+		if roles.Question(w) != "" {
+			r.answer(ctx, s, k, made, w)
+		}
 	}
 	for id := range unknown {
 		r.problem("ledger", "task %x is charged, and the store does not know it", id)
 	}
 	return nil
+}
+
+// answer checks that what is stored of a question gives its answer, if it was released.
+func (r *checkReport) answer(ctx context.Context, s *store.Store, key string, made created, w wire.Task) {
+	state, _, err := coordinator.ReadLearned(ctx, s, wire.Digest(w))
+	if errors.Is(err, coordinator.ErrNoModel) {
+		return
+	}
+	r.Checked["answers"]++
+	p := (*measure.Plan)(nil)
+	if err == nil {
+		p, err = measure.OpenTask(w, made.Question)
+	}
+	if err == nil {
+		_, err = p.AnswerOf(state)
+	}
+	if err != nil && ctx.Err() == nil {
+		r.problem(key, "its answer cannot be made: %v", err)
+	}
 }
 
 // usable checks that a task that has not ended could be run. It returns an error only
@@ -160,7 +197,11 @@ func (r *checkReport) shuffler(ctx context.Context, path string) error {
 	}
 	defer s.Close()
 	r.readAll(ctx, s)
-	r.Checked["rounds"], err = shuffler.Check(ctx, s, publicOf(key), r.problem)
+	var registrar ed25519.PublicKey
+	if c.Registrar != nil {
+		registrar = c.Registrar.Signer
+	}
+	r.Checked["rounds"], err = shuffler.Check(ctx, s, publicOf(key), registrar, c.ID, r.problem)
 	return err
 }
 
@@ -169,13 +210,36 @@ func (r *checkReport) aggregator(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
+	s, err := openAggregatorStore(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	r.readAll(ctx, s)
+	r.Checked["rounds"], err = aggregator.Check(ctx, s, mark.File(c.Mark), r.problem)
+	return err
+}
+
+func (r *checkReport) registrar(ctx context.Context, path string) error {
+	c, err := config.Load[config.Registrar](path)
+	if err != nil {
+		return err
+	}
+	key, err := config.LoadSigning(c.SigningKey)
+	if err != nil {
+		return config.Errorf("%w", err)
+	}
 	s, err := openStore(ctx, c.Store)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	r.readAll(ctx, s)
-	r.Checked["rounds"], err = aggregator.Check(ctx, s, r.problem)
+	if c.Mark == "" {
+		r.Checked["clients"], err = registrar.Check(ctx, s, nil, publicOf(key), c.ID, r.problem)
+	} else {
+		r.Checked["clients"], err = registrar.Check(ctx, s, mark.File(c.Mark), publicOf(key), c.ID, r.problem)
+	}
 	return err
 }
 

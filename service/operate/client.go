@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/hex"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/run/measure"
 	"github.com/riffle-dp/riffle/run/train"
 	"github.com/riffle-dp/riffle/service/client"
 	"github.com/riffle-dp/riffle/service/config"
@@ -42,7 +44,7 @@ func serveClients(ctx context.Context, path string, o Options) error {
 		}
 		defer p.Close()
 		for i := range members {
-			members[i].Source = programClient{p, c.First + int64(i)}
+			members[i].Source = askedClient{programClient{p, c.First + int64(i)}, members[i].Source.(dataClient).rows}
 		}
 	}
 	join.Prepare = o.Ready != nil || c.Ready != ""
@@ -58,7 +60,7 @@ func serveClients(ctx context.Context, path string, o Options) error {
 			o.Ready()
 		}
 		if c.Ready != "" && did == max(1, int64(len(join.Tasks))) {
-			if err := os.WriteFile(c.Ready, nil, 0o600); err != nil {
+			if err := config.WriteNew(c.Ready, nil, 0o600); err != nil {
 				o.Log.Error("the file ready cannot be written", "error", err)
 			}
 		}
@@ -81,7 +83,9 @@ func serveClients(ctx context.Context, path string, o Options) error {
 	logged.end(time.Now())
 	s := f.Snapshot()
 	o.Log.Info("ended", "rounds", s.Rounds, "sent", s.Reports[client.Sent], "passed", s.Reports[client.Passed],
-		"not_drawn", s.Reports[client.NotDrawn], "lost", s.Reports[client.Lost])
+		"not_drawn", s.Reports[client.NotDrawn], "lost", s.Reports[client.Lost],
+		"compared", s.Compared.Compared, "receipts_found", s.Compared.Found, "receipts_missing", s.Compared.Missing,
+		"receipts_half", s.Compared.Half, "unfit", s.Compared.Unfit, "untold", s.Compared.Untold)
 	for _, cause := range slices.Sorted(maps.Keys(s.Declined)) {
 		o.Log.Info("declined", "cause", string(cause), "times", s.Declined[cause])
 	}
@@ -103,8 +107,11 @@ func removeReady(path string) error {
 
 func joinConfig(c config.Client, log *slog.Logger) (client.JoinConfig, []client.Member, error) {
 	coordinators := c.Coordinator.Addresses
-	join := client.JoinConfig{Coordinator: coordinators[0], Coordinators: coordinators[1:], Shuffler: c.Shuffler.URL, Directory: c.Dir, Policy: c.Agreed,
+	join := client.JoinConfig{Coordinator: coordinators[0], Coordinators: coordinators[1:], Shuffler: c.Shuffler.URL, Relay: c.Relay, Directory: c.Dir, Policy: c.Agreed,
 		Accountant: new(account.Accountant), Spread: c.Spread, Answer: c.Answer, CoordinatorKey: c.Coordinator.Signer, ShufflerKey: c.Shuffler.Signer}
+	if c.Registrar != nil {
+		join.RegistrarKey, join.Registrar = c.Registrar.Signer, c.Registrar.URL
+	}
 	if c.Roots != "" {
 		var err error
 		if join.Roots, err = loadRoots(c.Roots); err != nil {
@@ -128,9 +135,10 @@ func joinConfig(c config.Client, log *slog.Logger) (client.JoinConfig, []client.
 	data.Warn = func(task [32]byte, what error) {
 		log.Warn("rows do not fit a task", "task", fmt.Sprintf("%x", task[:8]), "error", what)
 	}
+	rows := &measure.Local{Data: cmp.Or(c.Rows, c.Data), Warn: data.Warn}
 	var members []client.Member
 	for i, credential := range credentials {
-		members = append(members, client.Member{Credential: credential, Source: train.LocalClient{Local: data, Client: c.First + int64(i)}})
+		members = append(members, client.Member{Credential: credential, Source: dataClient{train.LocalClient{Local: data, Client: c.First + int64(i)}, measure.LocalClient{Local: rows, Client: c.First + int64(i)}}})
 	}
 	return join, members, nil
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"math"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -18,10 +19,13 @@ import (
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/learn/optimize"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/page/report"
+	roles "github.com/riffle-dp/riffle/protocol/coordinator"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/run/measure"
 	"github.com/riffle-dp/riffle/run/train"
 	"github.com/riffle-dp/riffle/service/batch"
 	"github.com/riffle-dp/riffle/service/config"
@@ -44,14 +48,18 @@ type coordinatorProcess struct {
 	service    *coordinator.Service
 	store      *store.Store
 	journal    *ledger.Journal
+	registrar  *http.Client // nil: there is none to make the keys of tokens
 	version    string
 
 	creating sync.Mutex      // held while a task is created, loaded or removed
 	known    map[string]bool // keys of the tasks that were loaded; guarded by creating
 	unusable map[string]bool // keys of the tasks that cannot be run here; guarded by creating
 
-	mu    sync.Mutex
-	tasks map[[32]byte]*train.Setup
+	mu        sync.Mutex
+	tasks     map[[32]byte]*train.Setup
+	questions map[[32]byte]*measure.Plan // of tasks that ask a question
+	// readMeasured is what clients measured of tasks that ended before this process began; guarded by mu.
+	readMeasured map[[32]byte]*train.Measured
 }
 
 // publicOf returns a key's public half.
@@ -64,7 +72,7 @@ func serveCoordinator(ctx context.Context, path string, o Options) error {
 	}
 	c.Evaluate = cmp.Or(o.Evaluate, c.Evaluate)
 	r := &coordinatorProcess{config: c, population: c.ID, version: o.Version, known: map[string]bool{}, unusable: map[string]bool{}, tasks: map[[32]byte]*train.Setup{}}
-	r.own = coordinator.Config{Holder: c.Holder, Workers: c.Workers, Log: o.Log, Hold: o.Hold, PauseAfter: c.PauseAfter}
+	r.own = coordinator.Config{Holder: c.Holder, Workers: c.Workers, Log: o.Log, Hold: o.Hold, PauseAfter: c.PauseAfter, AnnounceLedger: c.AnnounceLedger}
 	if r.own.Key, err = config.LoadSigning(c.SigningKey); err != nil {
 		return config.Errorf("%w", err)
 	}
@@ -84,7 +92,11 @@ func serveCoordinator(ctx context.Context, path string, o Options) error {
 		}
 		return nil
 	}
-	s.peers = newPeers(o.Log, coordinatorPeers(r.own.Shuffler, r.own.Aggregator, r.population)...)
+	peers := coordinatorPeers(r.own.Shuffler, r.own.Aggregator, r.population)
+	if r.registrar != nil {
+		peers = append(peers, registrarPeer(r.registrar, *c.Registrar, r.population))
+	}
+	s.peers = newPeers(o.Log, peers...)
 	s.metrics = append(s.metrics, func() []endpoint.Metric { return coordinatorMetrics(r.service.List()) }, r.populationMetrics)
 	return s.run(ctx, operatorAPI{coordinator: r}, func(ctx context.Context) error {
 		if c.Store.URL == "" {
@@ -102,13 +114,18 @@ func (r *coordinatorProcess) prepare(ctx context.Context, s *server) (err error)
 		return err
 	}
 	r.journal.Lookup = r.lookup
-	r.own.Store, r.own.Journal = s.store, r.journal
-	if r.own.Shuffler, err = s.source(c.Shuffler); err != nil {
+	r.own.Store, r.own.Journal, r.own.Promises = s.store, r.journal, coordinator.PromiseFile(c.Mark+".rounds")
+	if r.own.Shuffler, err = s.source(c.Shuffler, c.Registrar); err != nil {
 		return err
 	}
 	if c.Aggregator != nil {
-		r.own.Aggregator = &coordinator.Aggregator{URL: c.Aggregator.URL}
+		r.own.Aggregator = &coordinator.Aggregator{URL: c.Aggregator.URL, Key: c.Aggregator.Signer}
 		if r.own.Aggregator.Client, err = s.peerClient(*c.Aggregator); err != nil {
+			return err
+		}
+	}
+	if c.Registrar != nil && c.Registrar.URL != "" {
+		if r.registrar, err = s.peerClient(*c.Registrar); err != nil {
 			return err
 		}
 	}
@@ -125,7 +142,7 @@ func (r *coordinatorProcess) prepare(ctx context.Context, s *server) (err error)
 	if err := r.serveDashboard(s); err != nil {
 		return err
 	}
-	return s.listen("clients", c.Listen, nil, c.Rate, 64<<10, r.service.Handler())
+	return s.listenTo(c.Origins, c.Listen, c.Rate, 64<<10, r.service.Handler())
 }
 
 func (r *coordinatorProcess) runnable(t *train.Setup, made created) (coordinator.Job, error) {
@@ -135,9 +152,9 @@ func (r *coordinatorProcess) runnable(t *train.Setup, made created) (coordinator
 	}
 	base := t.Baseline
 	out := coordinator.Job{
-		Signed: made.Signed, Report: pure.Report, Budget: t.Limit, Sample: pure.Sample, Gamma: pure.Gamma,
+		Signed: made.Signed, TokenKeys: made.tokens, Report: pure.Report, Budget: t.Limit, Sample: pure.Sample, Gamma: pure.Gamma,
 		Colluders: r.config.Colluders, Round: made.Round,
-		Optimizer: func() (*optimize.Optimizer, error) {
+		Optimizer: func() (roles.Learner, error) {
 			c, err := t.Coordinator()
 			return c.Optimizer, err
 		},
@@ -166,8 +183,16 @@ func (r *coordinatorProcess) runnable(t *train.Setup, made created) (coordinator
 			out.Beside = newEvaluator(r.config, t.Wire, t.Config.Parameters, cmp.Or(r.own.Log, slog.New(slog.DiscardHandler)))
 		}
 	}
+	if t.Config.Evaluate != "" {
+		out.Measured = func(s optimize.State) any {
+			if m, err := t.MeasuredIn(s); err == nil && m != nil {
+				return m
+			}
+			return nil
+		}
+	}
 	if g := t.Guard; g != nil {
-		out.Guard = &coordinator.Guard{Metric: g.Metric, Fall: g.Fall, Pause: g.Pause, Measure: func(v any) float64 { return measure(g.Metric, v) }}
+		out.Guard = &coordinator.Guard{Metric: g.Metric, Fall: g.Fall, Pause: g.Pause, Private: t.Config.Evaluate != "", Measure: func(v any) float64 { return guarded(g.Metric, v) }}
 	}
 	if t.Wire.Participation == dp.Once {
 		out.BlockSize = t.Config.K
@@ -176,11 +201,11 @@ func (r *coordinatorProcess) runnable(t *train.Setup, made created) (coordinator
 }
 
 // record has a task keep the reports that it opens, if the configuration says so.
-func (r *coordinatorProcess) record(t *train.Setup, out *coordinator.Job) error {
+func (r *coordinatorProcess) record(w wire.Task, m randomizer.Mechanism, out *coordinator.Job) error {
 	if r.config.Record == "" {
 		return nil
 	}
-	rec, err := newRecorder(r.config.Record, t)
+	rec, err := newRecorder(r.config.Record, w, m)
 	if err != nil {
 		return err
 	}
@@ -212,9 +237,9 @@ type evaluation struct {
 	beside  bool // whether a program made the evaluation beside the rounds
 }
 
-// measure reads a guard's metric off an evaluation, larger being better; NaN if it has
+// guarded reads a guard's metric off an evaluation, larger being better; NaN if it has
 // none.
-func measure(metric string, v any) float64 {
+func guarded(metric string, v any) float64 {
 	e, ok := v.(evaluation)
 	switch {
 	case !ok || metric == "accuracy" && e.Accuracy == nil:
@@ -231,10 +256,6 @@ const shortestRound = time.Second
 // create signs, stores and starts a task. It refuses one that could not be run, or whose
 // first round could not be paid for.
 func (r *coordinatorProcess) create(ctx context.Context, name, config string, initial []byte, round time.Duration) (id [32]byte, plan taskPlan, err error) {
-	c := train.Default()
-	if err := c.Parse([]byte(config)); err != nil {
-		return id, plan, err
-	}
 	r.creating.Lock()
 	defer r.creating.Unlock()
 	if round == 0 {
@@ -250,46 +271,97 @@ func (r *coordinatorProcess) create(ctx context.Context, name, config string, in
 	if err != nil {
 		return id, plan, fmt.Errorf("operate: the shuffler does not say how many clients there are: %w", err)
 	}
-	if len(initial) == 0 {
-		initial = nil
+	var n *newTask
+	if measure.Asks([]byte(config)) {
+		n, err = r.newQuestion(ctx, name, config, round, e)
+	} else {
+		n, err = r.newTraining(ctx, name, config, initial, round, e)
 	}
-	t, err := train.NewTask(ctx, name, c, train.Enrolled{Population: r.population, Clients: e.Clients, MinReports: e.MinReports, Initial: initial})
 	if err != nil {
 		return id, plan, err
 	}
-	id = wire.Digest(t.Wire)
-	made := created{Signed: wire.Sign(r.own.Key, wire.LabelTask, wire.Encode(t.Wire)), Round: round, initial: initial}
-	if r.config.Data != "" && t.Config.Dim == 0 { // check that a restart can load the task from this data
-		given := func(context.Context, [32]byte) ([]byte, error) { return initial, nil }
-		if _, err := train.OpenTask(ctx, t.Wire, r.config.Data, given); err != nil {
-			return id, plan, err
-		}
-	}
-	out, err := r.runnable(t, made)
-	if err != nil {
-		return id, plan, err
-	}
-	if err := coordinator.CheckJob(r.own, out); err != nil {
+	id = wire.Digest(n.wire)
+	if err := coordinator.CheckJob(r.own, n.job); err != nil {
 		return id, plan, fmt.Errorf("bad input: %w%w", err, train.ErrInput)
 	}
 	if r.known[createdKey(id)] {
 		return id, plan, alreadyThere(id)
 	}
-	if plan, err = r.plan(ctx, t); err != nil {
+	if err := r.ableAggregator(ctx, &n.wire); err != nil {
 		return id, plan, err
 	}
-	if err := r.storeTask(ctx, id, t, made); err != nil {
+	if plan, err = r.plan(ctx, n.setup, n.wire, n.job.Budget); err != nil {
 		return id, plan, err
 	}
-	if err := r.record(t, &out); err != nil {
+	if err := r.storeTask(ctx, id, n.job.Budget, n.made); err != nil {
 		return id, plan, err
 	}
-	r.remember(t)
-	if err := r.service.Add(out); err != nil {
+	if err := r.record(n.wire, n.mechanism, &n.job); err != nil {
+		return id, plan, err
+	}
+	n.remember()
+	if err := r.service.Add(n.job); err != nil {
 		return id, plan, err
 	}
 	r.known[createdKey(id)] = true
 	return id, plan, nil
+}
+
+// newTask is a task that is being created.
+type newTask struct {
+	wire      wire.Task
+	made      created
+	job       coordinator.Job
+	setup     setup
+	mechanism randomizer.Mechanism
+	remember  func()
+}
+
+// newTraining makes a task that trains a model.
+func (r *coordinatorProcess) newTraining(ctx context.Context, name, config string, initial []byte, round time.Duration, e wire.Enrolment) (*newTask, error) {
+	c := train.Default()
+	if err := c.Parse([]byte(config)); err != nil {
+		return nil, err
+	}
+	if len(initial) == 0 {
+		initial = nil
+	}
+	t, err := train.NewTask(ctx, name, c, train.Enrolled{Population: r.population, Clients: e.Clients, MinReports: e.MinReports, Initial: initial})
+	if err != nil {
+		return nil, err
+	}
+	var tokens []byte
+	if t.Config.Tokens {
+		if tokens, err = r.askTokenKeys(ctx, &t.Wire); err != nil {
+			return nil, err
+		}
+	}
+	made := created{tokens: tokens, Signed: wire.Sign(r.own.Key, wire.LabelTask, wire.Encode(t.Wire)), Round: round, initial: initial}
+	if r.config.Data != "" && t.Config.Dim == 0 { // check that a restart can load the task from this data
+		given := func(context.Context, [32]byte) ([]byte, error) { return initial, nil }
+		if _, err := train.OpenTask(ctx, t.Wire, r.config.Data, given); err != nil {
+			return nil, err
+		}
+	}
+	out, err := r.runnable(t, made)
+	return &newTask{t.Wire, made, out, t, t.Mechanism, func() { r.remember(t) }}, err
+}
+
+// ableAggregator refuses a new task that the aggregator cannot sum. If the aggregator does not answer,
+// the task's first round waits for it.
+func (r *coordinatorProcess) ableAggregator(ctx context.Context, w *wire.Task) error {
+	if !w.Trust.Is(dp.SumsOnly) {
+		return nil
+	}
+	var registrar ed25519.PublicKey
+	if w.Tokens != (wire.Tokens{}) {
+		registrar = r.own.Shuffler.Registrar
+	}
+	err := coordinator.CheckAggregator(ctx, r.own.Aggregator, w.Mechanism.Sum.Proved(), registrar)
+	if errors.Is(err, coordinator.ErrUnable) {
+		return fmt.Errorf("bad input: %w%w", err, train.ErrInput)
+	}
+	return ctx.Err()
 }
 
 func taskName(name string) bool {
@@ -331,6 +403,14 @@ func (r *coordinatorProcess) populationMetrics() []endpoint.Metric {
 	}
 }
 
+// receiptsOf returns the numbers of the last round's receipts; zero if it has none.
+func receiptsOf(s wire.Status) wire.Receipts {
+	if s.Receipts == nil {
+		return wire.Receipts{}
+	}
+	return *s.Receipts
+}
+
 func coordinatorMetrics(list []wire.Status) []endpoint.Metric {
 	slices.SortFunc(list, func(a, b wire.Status) int { return strings.Compare(a.Task.Name, b.Task.Name) })
 	family := func(name, help, kind string, value func(wire.Status) float64) endpoint.Metric {
@@ -352,6 +432,9 @@ func coordinatorMetrics(list []wire.Status) []endpoint.Metric {
 			return 0
 		}),
 		family("riffle_steps_shortened_total", "Steps longer than honest reports give, made shorter.", endpoint.Counter, func(s wire.Status) float64 { return float64(s.Shortened) }),
+		family("riffle_receipts_published", "Receipts of the last round that are listed as whole.", endpoint.Gauge, func(s wire.Status) float64 { return float64(receiptsOf(s).Whole) }),
+		family("riffle_receipts_half", "Receipts of the last round that the aggregator did not name.", endpoint.Gauge, func(s wire.Status) float64 { return float64(receiptsOf(s).Half) }),
+		family("riffle_messages_unopened", "Messages of the last round that could not be opened, in tasks with receipts.", endpoint.Gauge, func(s wire.Status) float64 { return float64(receiptsOf(s).Unopened) }),
 		family("riffle_reports_summed_total", "Reports that are in a model.", endpoint.Counter, func(s wire.Status) float64 { return float64(s.Reports) }),
 		family("riffle_epsilon", "Bound on what was charged, at the task's delta.", endpoint.Gauge, func(s wire.Status) float64 { return float64(s.Eps) }),
 		family("riffle_running", "1 while the task runs.", endpoint.Gauge, func(s wire.Status) float64 {
@@ -394,8 +477,11 @@ func coordinatorMetrics(list []wire.Status) []endpoint.Metric {
 }
 
 // source returns a shuffler for a peer that reads from it.
-func (s *server) source(p config.Party) (out batch.Source, err error) {
+func (s *server) source(p config.Party, registrar *config.Party) (out batch.Source, err error) {
 	out.URL, out.Key = p.URL, p.Signer
+	if registrar != nil {
+		out.Registrar = registrar.Signer
+	}
 	out.Client, err = s.peerClient(p)
 	return out, err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/loopback"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/page/dashboard"
 	"github.com/riffle-dp/riffle/page/report"
 	"github.com/riffle-dp/riffle/protocol/ledger"
@@ -41,7 +42,7 @@ func (r *coordinatorProcess) serveDashboard(s *server) error {
 	}
 	s.front = append(s.front, v.follow)
 	if !local {
-		return s.listen("dashboard", c.Dashboard, nil, 0, 4<<10, d)
+		return s.listen("dashboard", c.Dashboard, nil, 4<<10, d)
 	}
 	l, err := net.Listen("tcp", c.Dashboard)
 	if err != nil {
@@ -89,6 +90,9 @@ type shownTask struct {
 	examinedAt int64
 
 	evaluatedAt int64 // the round of the last evaluation that was shown
+
+	answer   *dashboard.Answer // to the task's question, after round answerAt
+	answerAt int64
 }
 
 // progress is how far a history goes. A round is shown before its model is evaluated.
@@ -253,8 +257,12 @@ func (v *pageWriter) task(ctx context.Context, id string, s wire.Status, last *s
 		t.Stages = append(t.Stages, part)
 	}
 	v.process.mu.Lock()
-	made := v.process.tasks[s.ID]
+	made, question := v.process.tasks[s.ID], v.process.questions[s.ID]
 	v.process.mu.Unlock()
+	if question != nil {
+		v.asked(ctx, &t, question, s, last)
+		return t
+	}
 	if made == nil {
 		t.Blind = "This coordinator does not evaluate the task: it cannot read the task's data."
 		return t
@@ -262,8 +270,11 @@ func (v *pageWriter) task(ctx context.Context, id string, s wire.Status, last *s
 	c := made.Config
 	t.Expected, t.Budget = dp.Number(made.ExpectedReports), dp.Number(c.Epsilon)
 	t.Numbers = made.Regression && made.Config.Dim == 0
-	t.Facts = facts(made)
+	t.Facts = append(facts(made), published(s, made.Config.Population)...)
 	t.Privacy = promise(made, s)
+	if m := v.process.measured(s); m != nil {
+		t.Answer = shownMeasured(m, s.Round)
+	}
 	switch {
 	case s.State == coordinator.Unusable:
 		t.Blind = "This coordinator cannot run the task."
@@ -291,7 +302,7 @@ func (v *pageWriter) planned(ctx context.Context, id [32]byte, t *train.Setup) f
 		known = make(chan float64, 1)
 		v.plans[id] = known
 		go func() {
-			b, err := cost(ctx, t, v.process.config.Colluders)
+			b, err := cost(ctx, t, t.Wire, t.Limit, v.process.config.Colluders)
 			if err != nil {
 				b.Eps = math.NaN()
 			}
@@ -318,6 +329,17 @@ func facts(t *train.Setup) []dashboard.Fact {
 		{Name: "Fewest reports of a round", Value: dashboard.Grouped(t.Wire.MinReports)}, {Name: "Optimizer", Value: c.Optimizer},
 		{Name: "Model", Value: string(c.Model) + ", " + dashboard.Grouped(t.Wire.Mechanism.Dim) + " parameters"},
 	}
+	if c.Tokens {
+		what := "a token of the registrar"
+		if c.NoiseBy != vecsum.ByAggregators && !c.Trust.Is(dp.Alone) { // their charges do not count reports
+			what += "; rounds are charged for the fewest reports"
+		}
+		list = append(list, dashboard.Fact{Name: "Each message has", Value: what})
+	}
+	if c.NoiseBy == vecsum.ByAggregators {
+		return append(list, dashboard.Fact{Name: "Noise of each aggregator", Value: fmt.Sprintf("σ = %.4g clip norms, added to the sum", c.Sigma)},
+			dashboard.Fact{Name: "A report proves", Value: "that its vector is no longer than one clip norm and its rounding (" + c.Proofs + ")"})
+	}
 	if c.Trust.Is(dp.SumsOnly) {
 		return append(list, dashboard.Fact{Name: "Noise of a client", Value: fmt.Sprintf("σ = %.4g clip norms", c.Sigma)})
 	}
@@ -341,6 +363,33 @@ func facts(t *train.Setup) []dashboard.Fact {
 	return list
 }
 
+// published describes what is published of the last round. The coordinator has compared the word with
+// the announcement before it charged the round.
+func published(s wire.Status, most int64) []dashboard.Fact {
+	var list []dashboard.Fact
+	if c := s.Word; c != nil {
+		what := fmt.Sprintf("round %d void", c.Round)
+		if !c.Void {
+			what = fmt.Sprintf("round %d: %s reports of at most %s, batch %x…", c.Round, dashboard.Grouped(c.Reports), dashboard.Grouped(most), c.Digest[:4])
+		}
+		list = append(list, dashboard.Fact{Name: "The shuffler's signed word", Value: what})
+	}
+	if !s.Task.Receipts {
+		return list
+	}
+	what := "16 bytes in each message; no list yet"
+	if r := s.Receipts; r != nil {
+		what = fmt.Sprintf("%s published", dashboard.Grouped(r.Whole))
+		if r.Half > 0 {
+			what += fmt.Sprintf(", %s of one half only", dashboard.Grouped(r.Half))
+		}
+		if r.Unopened > 0 {
+			what += fmt.Sprintf("; %s messages could not be opened", dashboard.Grouped(r.Unopened))
+		}
+	}
+	return append(list, dashboard.Fact{Name: "Receipts", Value: what})
+}
+
 // mostReports is the most reports that one client sends in a task. For each void round
 // another one is announced, which asks for one more.
 func mostReports(t *train.Setup, s wire.Status) int64 {
@@ -361,7 +410,7 @@ func promise(t *train.Setup, s wire.Status) report.Privacy {
 	c := t.Config
 	eps0, _ := t.LocalEps()
 	p := report.Privacy{Trust: t.Wire.Trust, Participation: t.Wire.Participation, Adjacency: dp.ReplaceOne, Population: c.Population,
-		Rounds: s.Charged, ReportsPerClient: mostReports(t, s), Randomizer: c.Randomizer, Eps0: eps0, Asked: c.Eps0, Messages: c.Messages, Sigma: c.Sigma, Epsilon: float64(s.Eps),
+		Rounds: s.Charged, ReportsPerClient: mostReports(t, s), Randomizer: c.Randomizer, Eps0: eps0, Asked: c.Eps0, Messages: c.Messages, Sigma: c.Sigma, SumNoise: c.NoiseBy == vecsum.ByAggregators, Epsilon: float64(s.Eps),
 		Delta: s.Task.Delta, Method: s.Method, Source: s.Source, Status: dp.Proved, Assumes: t.Assumes, PerClient: c.PerClient,
 		Running: s.State == coordinator.Running}
 	if t.Data != nil {
@@ -374,6 +423,16 @@ func promise(t *train.Setup, s wire.Status) report.Privacy {
 		p.ReportsPerRound = float64(s.Reports) / float64(s.Released)
 	}
 	return p
+}
+
+// asks says in words what a task asks; "" if it trains a model.
+func (v *pageWriter) asks(id [32]byte) string {
+	v.process.mu.Lock()
+	defer v.process.mu.Unlock()
+	if p := v.process.questions[id]; p != nil {
+		return inWords(p.Question)
+	}
+	return ""
 }
 
 // ledger returns the population's ledger, over all tasks.
@@ -397,7 +456,7 @@ func (v *pageWriter) ledger(ctx context.Context) (dashboard.Ledger, error) {
 	at := map[[32]byte]int{}
 	for i, s := range v.process.service.List() {
 		at[s.ID] = i
-		out.Tasks = append(out.Tasks, dashboard.LedgerTask{ID: hex.EncodeToString(s.ID[:]), Name: s.Task.Name, Eps: s.Eps, Delta: dp.Number(s.Task.Delta)})
+		out.Tasks = append(out.Tasks, dashboard.LedgerTask{ID: hex.EncodeToString(s.ID[:]), Name: s.Task.Name, Asks: v.asks(s.ID), Eps: s.Eps, Delta: dp.Number(s.Task.Delta)})
 	}
 	for _, e := range entries {
 		if err := ctx.Err(); err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/riffle-dp/riffle/service/client"
 	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/registrar"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
@@ -33,13 +34,18 @@ type Loopback struct {
 	Processes  int // number of processes that run them
 	External   int // number of further clients, each with a directory, that somebody else runs
 	Aggregator bool
+	Registrar  bool // a registrar enrols the clients and issues tokens: see EnrolAll
+	Relay      bool // clients reach the shuffler through a relay
+	Kept       bool // shuffler and clients keep how far the ledger was written, and how much clients sent
 	MinReports int64
 	Suite      wire.Suite // suite of the sealing keys
 	Epsilon    float64    // the population's budget
 	Delta      float64
 	Data       string        // the data set of clients and coordinator
+	Rows       string        // a CSV file whose rows answer questions; "": Data, if that is one
 	Gradients  string        // a program that has the clients' data, in place of Data; "": none
 	Policy     config.Policy // the policy of the clients
+	Origins    []string      // of web pages whose visitors may be clients
 	Spread     time.Duration
 }
 
@@ -88,13 +94,11 @@ type roleKeys struct{ signing, sealing, sealingFile, pin string }
 
 func (l Loopback) keys(role string, now time.Time) (k roleKeys, err error) {
 	dir := filepath.Join(l.Dir, role, "keys")
-	if role != RoleAggregator {
-		public, err := config.GenerateSigning(dir)
-		if err != nil {
-			return k, err
-		}
-		k.signing = config.FormatVerifying(public)
+	public, err := config.GenerateSigning(dir)
+	if err != nil {
+		return k, err
 	}
+	k.signing = config.FormatVerifying(public)
 	sealing, file, err := config.GenerateSealing(dir, l.Suite, now.Add(30*24*time.Hour))
 	if err != nil {
 		return k, err
@@ -109,7 +113,7 @@ func (l Loopback) keys(role string, now time.Time) (k roleKeys, err error) {
 // empty.
 func (l Loopback) Create(ctx context.Context) error {
 	now := time.Now()
-	address, err := FreeAddresses(8)
+	address, err := FreeAddresses(13)
 	if err != nil {
 		return err
 	}
@@ -119,6 +123,9 @@ func (l Loopback) Create(ctx context.Context) error {
 	roles := []string{RoleShuffler, RoleCoordinator}
 	if l.Aggregator {
 		roles = append(roles, RoleAggregator)
+	}
+	if l.Registrar {
+		roles = append(roles, RoleRegistrar)
 	}
 	keys := map[string]roleKeys{}
 	for _, role := range roles {
@@ -134,14 +141,14 @@ func (l Loopback) Create(ctx context.Context) error {
 	shuffler.Process = process(0)
 	shuffler.Listen, shuffler.PeersListen = address[1], address[2]
 	shuffler.SigningKey, shuffler.SealingKeys, shuffler.Roster = "keys/"+config.SigningFile, []string{keys[RoleShuffler].sealingFile}, config.RosterFile
-	shuffler.MinReports, shuffler.Validity = l.MinReports, 30*24*time.Hour
+	shuffler.MinReports, shuffler.Validity, shuffler.Origins = l.MinReports, 30*24*time.Hour, l.Origins
 	shuffler.Round.Shortest, shuffler.Round.Longest, shuffler.Round.MaxReport, shuffler.Round.MemoryBytes = time.Second, 24*time.Hour, 1<<22, 64<<20
 	shuffler.Round.Keep, shuffler.Round.MostOpen = 7*24*time.Hour, 256
 	shuffler.Coordinator = config.Party{Pins: []string{keys[RoleCoordinator].pin}, Key: keys[RoleCoordinator].signing}
 
 	var coordinator config.Coordinator
 	coordinator.Process = process(3)
-	coordinator.Listen = address[4]
+	coordinator.Listen, coordinator.Origins = address[4], l.Origins
 	coordinator.SigningKey, coordinator.SealingKeys = "keys/"+config.SigningFile, []string{keys[RoleCoordinator].sealingFile}
 	coordinator.Mark, coordinator.Record, coordinator.Data = "ledger.json", "record", l.Data
 	coordinator.Budget.Epsilon, coordinator.Budget.Delta, coordinator.RoundLength = l.Epsilon, l.Delta, time.Minute
@@ -149,16 +156,45 @@ func (l Loopback) Create(ctx context.Context) error {
 	toShuffler := config.Party{URL: "https://" + address[2], Pins: []string{keys[RoleShuffler].pin}, Key: keys[RoleShuffler].signing}
 	coordinator.Shuffler = toShuffler
 
+	coordinator.AnnounceLedger, shuffler.CountReports = l.Kept, l.Kept
+
 	configs := map[string]any{RoleShuffler: &shuffler, RoleCoordinator: &coordinator}
 	if l.Aggregator {
 		shuffler.Aggregator = &config.Party{Pins: []string{keys[RoleAggregator].pin}}
 		shuffler.AggregatorKeys = []string{keys[RoleAggregator].sealing}
-		coordinator.Aggregator = &config.Party{URL: "https://" + address[6], Pins: []string{keys[RoleAggregator].pin}}
+		coordinator.Aggregator = &config.Party{URL: "https://" + address[6], Pins: []string{keys[RoleAggregator].pin}, Key: keys[RoleAggregator].signing}
 		configs[RoleAggregator] = &config.Aggregator{Process: func() config.Process { p := process(5); p.PeersListen = address[6]; return p }(),
-			SealingKeys: []string{keys[RoleAggregator].sealingFile}, MinReports: 2, Shuffler: toShuffler,
+			SigningKey: "keys/" + config.SigningFile, SealingKeys: []string{keys[RoleAggregator].sealingFile}, Mark: "rounds.json", MinReports: 2, Shuffler: toShuffler,
 			Coordinator: config.Party{Pins: []string{keys[RoleCoordinator].pin}, Key: keys[RoleCoordinator].signing}}
 	}
-	if err := l.enrol(population, toClients{"https://" + address[1], "https://" + address[4], keys[RoleShuffler].signing, keys[RoleCoordinator].signing}); err != nil {
+	to := toClients{shuffler: "https://" + address[1], coordinator: "https://" + address[4], shufflerKey: keys[RoleShuffler].signing, coordinatorKey: keys[RoleCoordinator].signing}
+	if l.Registrar {
+		key := keys[RoleRegistrar].signing
+		to.registrar = &config.Party{URL: "https://" + address[9], Key: key}
+		peer := &config.Party{URL: "https://" + address[10], Pins: []string{keys[RoleRegistrar].pin}, Key: key}
+		shuffler.Roster, shuffler.Registrar, coordinator.Registrar = "", peer, peer
+		if a, ok := configs[RoleAggregator].(*config.Aggregator); ok {
+			a.Registrar = &config.Party{Key: key}
+		}
+		issuer := &config.Registrar{Process: process(8), SigningKey: "keys/" + config.SigningFile, Validity: 30 * 24 * time.Hour, Mark: "tokens.json",
+			Shuffler: config.Party{Pins: []string{keys[RoleShuffler].pin}}, Coordinator: &config.Party{Pins: []string{keys[RoleCoordinator].pin}}}
+		issuer.Listen, issuer.PeersListen, issuer.Origins = address[9], address[10], l.Origins
+		configs[RoleRegistrar] = issuer
+	}
+	if l.Relay {
+		to.relay = "https://" + address[12]
+		pin, err := config.GenerateTLS(filepath.Join(l.Dir, RoleRelay, "keys"), []string{"127.0.0.1", "localhost"}, now.Add(-time.Hour), now.Add(365*24*time.Hour))
+		if err != nil {
+			return err
+		}
+		shuffler.Relay = &config.Party{Pins: []string{pin.String()}}
+		err = writeYAML(l.Config(RoleRelay), &config.Relay{Listen: address[12], Admin: address[11], Certificate: "keys/" + config.CertificateFile, CertificateKey: "keys/" + config.CertificateKey,
+			MaxConnections: endpoint.DefaultMaxConns, AddressShare: 1, Log: "info", MaxRequest: 1<<22 + 1<<16, Origins: l.Origins, Shuffler: config.Party{URL: toShuffler.URL, Pins: toShuffler.Pins}})
+		if err != nil {
+			return err
+		}
+	}
+	if err := l.enrol(population, to); err != nil {
 		return err
 	}
 	for _, role := range roles {
@@ -172,7 +208,11 @@ func (l Loopback) Create(ctx context.Context) error {
 	return nil
 }
 
-type toClients struct{ shuffler, coordinator, shufflerKey, coordinatorKey string }
+type toClients struct {
+	shuffler, coordinator, shufflerKey, coordinatorKey string
+	relay                                              string // "": none
+	registrar                                          *config.Party
+}
 
 // group is the clients of one process.
 type group struct {
@@ -200,7 +240,14 @@ const externalAnswer = 5 * time.Second
 // enrol makes the clients' credentials, the roster and their configurations.
 func (l Loopback) enrol(population string, to toClients) error {
 	var roster, roots []byte
-	for _, role := range []string{RoleShuffler, RoleCoordinator} {
+	servers := []string{RoleShuffler, RoleCoordinator}
+	if l.Registrar {
+		servers = append(servers, RoleRegistrar)
+	}
+	if l.Relay {
+		servers = append(servers, RoleRelay)
+	}
+	for _, role := range servers {
 		b, err := os.ReadFile(filepath.Join(l.Dir, role, "keys", config.CertificateFile))
 		if err != nil {
 			return fmt.Errorf("operate: %w", err)
@@ -220,9 +267,9 @@ func (l Loopback) enrol(population string, to toClients) error {
 		if err := config.WriteNew(filepath.Join(dir, "servers.crt"), roots, 0o644); err != nil {
 			return err
 		}
-		c := config.Client{Population: population, Credentials: config.CredentialsFile, Dir: "ledger", Roots: "servers.crt", Data: l.Data, First: int64(g.first),
+		c := config.Client{Population: population, Credentials: config.CredentialsFile, Dir: "ledger", Roots: "servers.crt", Data: l.Data, Rows: l.Rows, First: int64(g.first),
 			Shuffler: config.Party{URL: to.shuffler, Key: to.shufflerKey}, Coordinator: config.Party{URL: to.coordinator, Key: to.coordinatorKey},
-			Policy: l.Policy, Spread: l.Spread, Log: "info"}
+			Registrar: to.registrar, Relay: to.relay, Policy: l.Policy, Spread: l.Spread, Log: "info"}
 		if l.Gradients != "" {
 			c.Data, c.Gradients, c.Answer = "", l.Gradients, externalAnswer
 		}
@@ -236,7 +283,29 @@ func (l Loopback) enrol(population string, to toClients) error {
 			return err
 		}
 	}
-	return config.WriteNew(filepath.Join(l.Dir, RoleShuffler, config.RosterFile), roster, 0o644)
+	keeper := RoleShuffler
+	if l.Registrar {
+		keeper = RoleRegistrar
+	}
+	return config.WriteNew(filepath.Join(l.Dir, keeper, config.RosterFile), roster, 0o644)
+}
+
+// EnrolAll has the running registrar enrol all clients.
+func (l Loopback) EnrolAll(ctx context.Context) error {
+	c, err := config.Load[config.Registrar](l.Config(RoleRegistrar))
+	if err != nil {
+		return err
+	}
+	keys, err := config.LoadRoster(filepath.Join(filepath.Dir(l.Config(RoleRegistrar)), config.RosterFile))
+	if err != nil {
+		return err
+	}
+	var q registrar.Request
+	for _, k := range keys {
+		q.Add = append(q.Add, k)
+	}
+	_, err = NewRegistrarClient(c.Operator).Change(ctx, q)
+	return err
 }
 
 // SetTasks has the client processes take part in these tasks only, and end with them.

@@ -11,6 +11,7 @@ import (
 	"github.com/riffle-dp/riffle/service/client"
 	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/coordinator"
+	"github.com/riffle-dp/riffle/service/mark"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
@@ -19,6 +20,8 @@ const (
 	RoleShuffler    = "shuffler"
 	RoleCoordinator = "coordinator"
 	RoleAggregator  = "aggregator"
+	RoleRegistrar   = "registrar"
+	RoleRelay       = "relay" // has no store, so Init makes nothing for it
 	RoleAll         = "all"
 	RoleClient      = "client"
 )
@@ -38,13 +41,27 @@ func Init(ctx context.Context, role, path string) error {
 		if err != nil {
 			return err
 		}
-		return store.Init(ctx, c.Store)
+		if c.Mark == "" {
+			return store.Init(ctx, c.Store)
+		}
+		return initMarked(ctx, c.Store, c.Mark, func() error { return mark.File(c.Mark).Save(mark.Mark{}) })
+	case RoleRelay:
+		return config.Errorf("a relay keeps nothing: there is nothing to make")
+	case RoleRegistrar:
+		c, err := config.Load[config.Registrar](path)
+		if err != nil {
+			return err
+		}
+		if c.Mark == "" {
+			return store.Init(ctx, c.Store)
+		}
+		return initMarked(ctx, c.Store, c.Mark, func() error { return mark.File(c.Mark).Save(mark.Mark{}) })
 	case RoleCoordinator:
 		c, err := config.Load[config.Coordinator](path)
 		if err != nil {
 			return err
 		}
-		return initCoordinator(ctx, c)
+		return initMarked(ctx, c.Store, c.Mark, func() error { return coordinator.MarkFile(c.Mark).Save(ledger.Mark{}) })
 	case RoleClient:
 		c, err := config.Load[config.Client](path)
 		if err != nil {
@@ -69,28 +86,29 @@ func Init(ctx context.Context, role, path string) error {
 	return config.Errorf("no role %q", role)
 }
 
-// initCoordinator makes the mark after the store. A store without a mark or a mark without a
+// initMarked makes the mark after the store. A store without a mark or a mark without a
 // store is refused at the start, with a message that says what to do.
-func initCoordinator(ctx context.Context, c config.Coordinator) error {
-	if _, err := os.Lstat(c.Mark); err == nil {
-		return fmt.Errorf("operate: the high-water mark %s exists already: %w", c.Mark, store.ErrExists)
+func initMarked(ctx context.Context, c store.Config, path string, save func() error) error {
+	if _, err := os.Lstat(path); err == nil {
+		return fmt.Errorf("operate: the high-water mark %s exists already: %w", path, store.ErrExists)
 	}
-	if err := os.MkdirAll(filepath.Dir(c.Mark), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("operate: %w", err)
 	}
-	err := store.Init(ctx, c.Store)
+	err := store.Init(ctx, c)
 	if errors.Is(err, store.ErrExists) {
-		// An earlier init may have ended before it made the mark: the ledger is empty then.
+		// An earlier init may have ended before it made the mark, or the aggregator's store is older
+		// than marks: the ledger is empty then.
 		err = checkEmpty(ctx, c, err)
 	}
 	if err != nil {
 		return err
 	}
-	return coordinator.MarkFile(c.Mark).Save(ledger.Mark{})
+	return save()
 }
 
-func checkEmpty(ctx context.Context, c config.Coordinator, exists error) error {
-	s, err := store.Open(ctx, c.Store)
+func checkEmpty(ctx context.Context, c store.Config, exists error) error {
+	s, err := store.Open(ctx, c)
 	if err != nil {
 		return errors.Join(exists, err)
 	}
@@ -108,6 +126,9 @@ func rolesOf(c config.All) []roleConfig {
 	out := []roleConfig{{RoleShuffler, c.Shuffler}, {RoleCoordinator, c.Coordinator}}
 	if c.Aggregator != "" {
 		out = append(out, roleConfig{RoleAggregator, c.Aggregator})
+	}
+	if c.Registrar != "" {
+		out = append(out, roleConfig{RoleRegistrar, c.Registrar})
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package operate
 import (
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,10 +12,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/batch"
+	"github.com/riffle-dp/riffle/service/client"
 	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/coordinator"
 	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/mark"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
@@ -25,6 +29,9 @@ type finding struct {
 	Error string `json:"error,omitempty"` // empty: nothing is wrong
 	// Unreachable says that the configuration may be right, and a peer did not answer.
 	Unreachable bool `json:"unreachable,omitempty"`
+	// Note is what running clients have found, or what would keep some tasks waiting; Look says that somebody should look at it.
+	Note string `json:"note,omitempty"`
+	Look bool   `json:"look,omitempty"`
 }
 
 // inspection collects the findings about a role.
@@ -38,6 +45,32 @@ func (n *inspection) add(what string, err error) {
 	if err != nil {
 		f.Error = strings.ReplaceAll(err.Error(), "\n", "; ")
 		f.Unreachable = !errors.Is(err, config.ErrInvalid)
+	}
+	n.list = append(n.list, f)
+}
+
+// rounds tells what clients have found in what is published of rounds, if they have compared any.
+func (n *inspection) rounds(dir string) {
+	found, err := client.ReadFindings(dir)
+	if err != nil {
+		n.wrong("rounds", err)
+		return
+	}
+	if found.Format == 0 {
+		return
+	}
+	f := finding{Role: n.role, What: "rounds", Note: fmt.Sprintf("%d compared, %d receipts found", found.Compared, found.Found)}
+	for _, x := range []struct {
+		times int64
+		what  string
+	}{{found.Missing, "receipts of reports missing"}, {found.Half, "receipts of half a report"}, {found.Unfit, "rounds do not fit"}, {found.Untold, "rounds not told of"}} {
+		if x.times > 0 {
+			f.Note, f.Look = fmt.Sprintf("%s, %d %s", f.Note, x.times, x.what), true
+		}
+	}
+	if len(found.Last) > 0 {
+		last := found.Last[len(found.Last)-1]
+		f.Note = fmt.Sprintf("%s; last: round %d of task %.8s, %s: %s", f.Note, last.Round, last.Task, last.What, last.Detail)
 	}
 	n.list = append(n.list, f)
 }
@@ -81,11 +114,15 @@ func Inspect(ctx context.Context, role, path, program string) ([]finding, error)
 	}
 	switch role {
 	case RoleShuffler:
-		n.shuffler(ctx, path)
+		n.shuffler(ctx, path, len(left) == 0)
 	case RoleCoordinator:
 		n.coordinator(ctx, path, program, len(left) == 0)
 	case RoleAggregator:
 		n.aggregator(ctx, path, len(left) == 0)
+	case RoleRegistrar:
+		n.registrar(ctx, path)
+	case RoleRelay:
+		n.relay(ctx, path)
 	case RoleClient:
 		n.client(ctx, path, program, len(left) == 0)
 	default:
@@ -104,6 +141,9 @@ func (n *inspection) keys(p config.Process, signing string, sealing []string) {
 	if signing != "" {
 		_, err := config.LoadSigning(signing)
 		n.wrong("signing key", err)
+	}
+	if sealing == nil {
+		return
 	}
 	ring, err := config.LoadKeyring(sealing)
 	if err == nil {
@@ -135,18 +175,33 @@ func (n *inspection) ask(ctx context.Context, list []peer) {
 	}
 }
 
-func (n *inspection) shuffler(ctx context.Context, path string) {
+func (n *inspection) shuffler(ctx context.Context, path string, call bool) {
 	c, err := config.Load[config.Shuffler](path)
 	n.wrong("configuration", err)
 	if err != nil {
 		return
 	}
 	n.keys(c.Process, c.SigningKey, c.SealingKeys)
-	roster, err := config.LoadRoster(c.Roster)
-	if err == nil && int64(len(roster)) < c.MinReports {
-		err = fmt.Errorf("%s enrols %d clients, n-min is %d", c.Roster, len(roster), c.MinReports)
+	switch {
+	case c.Registrar == nil:
+		roster, err := config.LoadRoster(c.Roster)
+		if err == nil && int64(len(roster)) < c.MinReports {
+			err = fmt.Errorf("%s enrols %d clients, n-min is %d", c.Roster, len(roster), c.MinReports)
+		}
+		n.wrong("roster", err)
+	case c.Registrar.URL == "":
+		b, err := os.ReadFile(c.Roster)
+		if err == nil {
+			_, _, _, err = wire.DecodeMembers(c.Registrar.Signer, c.ID, b)
+		}
+		n.wrong("roster", err)
+	case call:
+		client, err := (&server{process: c.Process}).peerClient(*c.Registrar)
+		if err == nil {
+			n.ask(ctx, []peer{registrarPeer(client, *c.Registrar, c.ID)})
+			client.CloseIdleConnections()
+		}
 	}
-	n.wrong("roster", err)
 	for _, k := range c.AggregatorSealing {
 		n.wrong("aggregator's sealing key", k.Valid(time.Now().Add(time.Hour)))
 	}
@@ -174,7 +229,7 @@ func (n *inspection) coordinator(ctx context.Context, path, program string, call
 	n.evaluator(ctx, c)
 	n.store(func() (*store.Store, error) { return openCoordinatorStore(ctx, c) })
 	s := &server{process: c.Process}
-	source, err := s.source(c.Shuffler)
+	source, err := s.source(c.Shuffler, c.Registrar)
 	var aggregator *coordinator.Aggregator
 	if err == nil && c.Aggregator != nil {
 		aggregator = &coordinator.Aggregator{URL: c.Aggregator.URL}
@@ -183,7 +238,33 @@ func (n *inspection) coordinator(ctx context.Context, path, program string, call
 	if err != nil || !call {
 		return // a finding above says so
 	}
-	n.ask(ctx, coordinatorPeers(source, aggregator, c.ID))
+	peers := coordinatorPeers(source, aggregator, c.ID)
+	if c.Registrar != nil && c.Registrar.URL != "" {
+		client, err := s.peerClient(*c.Registrar)
+		if err != nil {
+			return // a finding above says so
+		}
+		peers = append(peers, registrarPeer(client, *c.Registrar, c.ID))
+	}
+	n.ask(ctx, peers)
+	if aggregator != nil {
+		aggregator.Key = c.Aggregator.Signer
+		n.able(ctx, aggregator, source.Registrar)
+	}
+}
+
+// able says which tasks the coordinator's aggregator cannot sum. It is no mistake if there are to be
+// no such tasks.
+func (n *inspection) able(ctx context.Context, a *coordinator.Aggregator, registrar ed25519.PublicKey) {
+	note := func(of string, err error) {
+		if errors.Is(err, coordinator.ErrUnable) {
+			n.list = append(n.list, finding{Role: n.role, What: "aggregator, for sums with " + of, Note: fmt.Sprintf("tasks of sums with %s would wait: %v", of, err), Look: true})
+		}
+	}
+	if a.Key != nil {
+		note("proofs", coordinator.CheckAggregator(ctx, a, true, nil))
+	}
+	note("tokens", coordinator.CheckAggregator(ctx, a, false, registrar))
 }
 
 func (n *inspection) aggregator(ctx context.Context, path string, call bool) {
@@ -193,11 +274,29 @@ func (n *inspection) aggregator(ctx context.Context, path string, call bool) {
 		return
 	}
 	n.keys(c.Process, "", c.SealingKeys)
-	n.store(func() (*store.Store, error) { return openStore(ctx, c.Store) })
-	source, err := (&server{process: c.Process}).source(c.Shuffler)
+	if c.Mark != "" {
+		_, err := mark.File(c.Mark).Load()
+		n.wrong("mark", err)
+	}
+	n.store(func() (*store.Store, error) { return openAggregatorStore(ctx, c) })
+	source, err := (&server{process: c.Process}).source(c.Shuffler, c.Registrar)
 	if err == nil && call {
 		n.ask(ctx, []peer{shufflerPeer(source, c.ID)})
 	}
+}
+
+func (n *inspection) registrar(ctx context.Context, path string) {
+	c, err := config.Load[config.Registrar](path)
+	n.wrong("configuration", err)
+	if err != nil {
+		return
+	}
+	n.keys(c.Process, c.SigningKey, nil)
+	if c.Mark != "" {
+		_, err := mark.File(c.Mark).Load()
+		n.wrong("mark", err)
+	}
+	n.store(func() (*store.Store, error) { return openStore(ctx, c.Store) })
 }
 
 func (n *inspection) client(ctx context.Context, path, program string, call bool) {
@@ -212,13 +311,18 @@ func (n *inspection) client(ctx context.Context, path, program string, call bool
 		err = fmt.Errorf("no ledger in %s: only `riffle init client` makes one, and never where there was one", c.Dir)
 	}
 	n.wrong("ledger", err)
+	n.rounds(c.Dir)
 	if err := replaceData(&c, path, program, 0); err != nil {
 		n.wrong("data", err)
 	} else if c.Gradients != "" {
 		n.program(ctx, c)
-	} else if c.Data != "mnist" {
+	} else if c.Data != "mnist" && c.Data != "" {
 		_, err := os.Stat(c.Data)
 		n.wrong("data", err)
+	}
+	if c.Rows != "" {
+		_, err := os.Stat(c.Rows)
+		n.wrong("rows", err)
 	}
 	web := endpoint.ClientConfig{}
 	if c.Roots != "" {
@@ -233,7 +337,11 @@ func (n *inspection) client(ctx context.Context, path, program string, call bool
 		return
 	}
 	defer client.CloseIdleConnections()
-	list := []peer{shufflerPeer(batch.Source{URL: c.Shuffler.URL, Key: c.Shuffler.Signer, Client: client}, c.ID)}
+	source := batch.Source{URL: c.Shuffler.URL, Key: c.Shuffler.Signer, Client: client}
+	if c.Registrar != nil {
+		source.Registrar = c.Registrar.Signer
+	}
+	list := []peer{shufflerPeer(source, c.ID)}
 	for _, address := range c.Coordinator.Addresses {
 		list = append(list, peer{RoleCoordinator, address, func(ctx context.Context) error {
 			_, _, err := endpoint.Do(ctx, client, http.MethodGet, strings.TrimSuffix(address, "/")+"/v1/tasks", nil, 1<<20)

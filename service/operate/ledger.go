@@ -148,6 +148,9 @@ func storeOf(role, path string) (store.Config, error) {
 	case RoleAggregator:
 		c, err := config.Load[config.Aggregator](path)
 		return c.Store, err
+	case RoleRegistrar:
+		c, err := config.Load[config.Registrar](path)
+		return c.Store, err
 	}
 	return store.Config{}, config.Errorf("no role %q with a store", role)
 }

@@ -51,6 +51,19 @@ func coordinatorPeers(s batch.Source, a *coordinator.Aggregator, p wire.ID) []pe
 	return list
 }
 
+// registrarPeer is the registrar, as shuffler and coordinator call it.
+func registrarPeer(c *http.Client, r config.Party, p wire.ID) peer {
+	return peer{RoleRegistrar, r.URL, func(ctx context.Context) error {
+		b, _, err := endpoint.Do(ctx, c, http.MethodGet, strings.TrimSuffix(r.URL, "/")+"/v1/statement", nil, 1<<20)
+		if err == nil {
+			if _, err = wire.VerifyRoster(r.Signer, p, b); err != nil {
+				return config.Errorf("key or population: %w", err)
+			}
+		}
+		return peerError(alert(ctx, c, r.URL, err))
+	}}
+}
+
 // alert finds out why a connection ended during a write: a server that does not know our
 // certificate says so only when it is read from. err is the error of the write.
 func alert(ctx context.Context, c *http.Client, address string, err error) error {

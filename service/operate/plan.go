@@ -8,7 +8,6 @@ import (
 	round "github.com/riffle-dp/riffle/protocol/coordinator"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
-	"github.com/riffle-dp/riffle/run/train"
 )
 
 // taskPlan is what a task's rounds cost if as many clients take part as it expects.
@@ -19,15 +18,23 @@ type taskPlan struct {
 	limit  error // why no more rounds fit; nil if all do
 }
 
+// setup is a task that can be run: *train.Setup or *measure.Plan.
+type setup interface {
+	// Coordinator returns the configuration with which a coordinator starts.
+	Coordinator() (round.Config, error)
+	// Planned bounds what all rounds cost if as many clients report as the task expects.
+	Planned(ctx context.Context) (dp.Bound, error)
+}
+
 // charges returns what a task is charged if as many clients report as it expects: one entry, and
 // the number of entries.
-func charges(t *train.Setup, colluders int64) (entry ledger.Entry, times int64, err error) {
+func charges(t setup, w wire.Task, limit ledger.Config, colluders int64) (entry ledger.Entry, times int64, err error) {
 	c, err := t.Coordinator()
 	if err != nil {
 		return entry, 0, err
 	}
-	c.Colluders = colluders
-	if c.Ledger, err = ledger.New(t.Limit); err != nil {
+	c.Colluders, c.Tokens = colluders, w.Tokens != (wire.Tokens{})
+	if c.Ledger, err = ledger.New(limit); err != nil {
 		return entry, 0, err
 	}
 	pure, err := round.New(c)
@@ -41,7 +48,7 @@ func charges(t *train.Setup, colluders int64) (entry ledger.Entry, times int64, 
 	case dp.CheckIn:
 		reports = max(c.MinReports, int64(float64(c.Population)*c.Gamma))
 	}
-	times = t.Config.Rounds
+	times = w.Rounds
 	if c.Participation == dp.Once { // one charge for an epoch
 		times = c.Blocks.Epochs(times)
 	}
@@ -50,19 +57,19 @@ func charges(t *train.Setup, colluders int64) (entry ledger.Entry, times int64, 
 }
 
 // cost bounds what all of a task's rounds cost if as many clients report as it expects.
-// With colluders it is at least what the coordinator will charge.
-func cost(ctx context.Context, t *train.Setup, colluders int64) (dp.Bound, error) {
+// With colluders or tokens it is at least what the coordinator will charge.
+func cost(ctx context.Context, t setup, w wire.Task, limit ledger.Config, colluders int64) (dp.Bound, error) {
 	planned, err := t.Planned(ctx)
-	if err != nil || colluders == 0 {
+	if err != nil || colluders == 0 && w.Tokens == (wire.Tokens{}) {
 		return planned, err
 	}
-	entry, times, err := charges(t, colluders)
+	entry, times, err := charges(t, w, limit, colluders)
 	if err != nil {
 		return dp.Bound{}, err
 	}
 	all := entry.Charged()
 	all.Times *= times
-	charged, err := t.Limit.Eps(dp.Sequence{all})
+	charged, err := limit.Eps(dp.Sequence{all})
 	if err != nil || charged.Eps > planned.Eps {
 		return charged, err
 	}
@@ -71,12 +78,12 @@ func cost(ctx context.Context, t *train.Setup, colluders int64) (dp.Bound, error
 
 // plan prices a task. It refuses one whose first round does not fit, with an error that
 // wraps ledger.ErrBudget or says that there is no bound.
-func (r *coordinatorProcess) plan(ctx context.Context, t *train.Setup) (p taskPlan, err error) {
-	p.rounds = t.Config.Rounds
-	if p.cost, err = cost(ctx, t, r.config.Colluders); err != nil {
+func (r *coordinatorProcess) plan(ctx context.Context, t setup, w wire.Task, limit ledger.Config) (p taskPlan, err error) {
+	p.rounds = w.Rounds
+	if p.cost, err = cost(ctx, t, w, limit, r.config.Colluders); err != nil {
 		return p, err
 	}
-	entry, times, err := charges(t, r.config.Colluders)
+	entry, times, err := charges(t, w, limit, r.config.Colluders)
 	if err != nil {
 		return p, err
 	}
@@ -84,14 +91,14 @@ func (r *coordinatorProcess) plan(ctx context.Context, t *train.Setup) (p taskPl
 		return p, err
 	}
 	var fits func(e ledger.Entry, most int64) (n int64, next error)
-	r.journal.View(func(b *ledger.Book) { fits, err = b.Prospect(wire.Digest(t.Wire), t.Limit) })
+	r.journal.View(func(b *ledger.Book) { fits, err = b.Prospect(wire.Digest(w), limit) })
 	if err != nil {
 		return p, err
 	}
 	if p.fit, p.limit = fits(entry, times); p.fit == 0 && p.limit != nil {
 		return p, fmt.Errorf("operate: not one round fits: %w", p.limit)
 	}
-	if t.Wire.Participation == dp.Once {
+	if w.Participation == dp.Once {
 		c, err := t.Coordinator()
 		if err != nil {
 			return p, err

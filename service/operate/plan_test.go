@@ -41,7 +41,7 @@ func TestPlanCountsColluders(t *testing.T) {
 	var eps [2]float64
 	for i, colluders := range []int64{0, 10} {
 		r.config.Colluders = colluders
-		p, err := r.plan(t.Context(), task)
+		p, err := r.plan(t.Context(), task, task.Wire, task.Limit)
 		if err != nil {
 			t.Fatal(err)
 		}

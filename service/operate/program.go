@@ -101,6 +101,9 @@ func (c programClient) Open(task wire.Task) (client.Gradient, error) {
 	if t, err := train.ReadTask(task); err == nil {
 		parameters = t.Config.Parameters
 	}
+	if task.Parameters() != task.Mechanism.Dim {
+		return nil, fmt.Errorf("operate: the task publishes %d parameters, its reports have %d", task.Parameters(), task.Mechanism.Dim)
+	}
 	if err := c.Fits(task.Mechanism.Dim, parameters); err != nil {
 		return nil, fmt.Errorf("operate: %w", err)
 	}

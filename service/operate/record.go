@@ -13,7 +13,6 @@ import (
 
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/protocol/wire"
-	"github.com/riffle-dp/riffle/run/train"
 )
 
 // recorder keeps what a coordinator opened, in a file for each round: the reports in the
@@ -32,14 +31,14 @@ type recorder struct {
 	bytes []byte
 }
 
-func newRecorder(dir string, t *train.Setup) (*recorder, error) {
-	id := wire.Digest(t.Wire)
+func newRecorder(dir string, w wire.Task, m randomizer.Mechanism) (*recorder, error) {
+	id := wire.Digest(w)
 	dir = filepath.Join(dir, hex.EncodeToString(id[:]))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("operate: %w", err)
 	}
-	_, keyed := t.Mechanism.(randomizer.Keyed)
-	return &recorder{dir: dir, mechanism: randomizer.ForRound(t.Mechanism, [32]byte{}), keyed: keyed, place: -1}, nil
+	_, keyed := m.(randomizer.Keyed)
+	return &recorder{dir: dir, mechanism: randomizer.ForRound(m, [32]byte{}), keyed: keyed, place: -1}, nil
 }
 
 func recordPath(dir string, round int64) string {

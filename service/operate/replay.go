@@ -8,18 +8,22 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"reflect"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/learn/model"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	roles "github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/coordinator"
 	"github.com/riffle-dp/riffle/protocol/envelope"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/mechanism"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/run/measure"
 	"github.com/riffle-dp/riffle/run/train"
 	"github.com/riffle-dp/riffle/service/config"
 	service "github.com/riffle-dp/riffle/service/coordinator"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // replayed is the result of running the pure round functions on a coordinator's records.
@@ -63,39 +67,74 @@ func (r *replayed) PostSize(s wire.Suite) (int64, error) {
 	return size + int64(len(wire.ID{})), err
 }
 
+// recorded is a task with what its coordinator has stored of it. The coordinator must not be running.
+type recorded struct {
+	config  config.Coordinator
+	store   *store.Store
+	made    created
+	task    wire.Task // as it was signed
+	entries []ledger.Entry
+}
+
+// openRecorded opens a coordinator's task. The caller closes its store.
+func openRecorded(ctx context.Context, path string, id [32]byte) (_ *recorded, err error) {
+	r := &recorded{}
+	if r.config, err = config.Load[config.Coordinator](path); err != nil {
+		return nil, err
+	}
+	if r.config.Record == "" {
+		return nil, config.Errorf("%s: nothing is recorded", path)
+	}
+	key, err := config.LoadSigning(r.config.SigningKey)
+	if err != nil {
+		return nil, config.Errorf("%w", err)
+	}
+	if r.store, err = openCoordinatorStore(ctx, r.config); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			r.store.Close()
+		}
+	}()
+	book, err := verifyLedger(ctx, r.config, r.store)
+	if err != nil {
+		return nil, err
+	}
+	r.entries = book.TaskEntries(id)
+	if r.made, r.task, err = readCreated(ctx, r.store, createdKey(id), publicOf(key)); err != nil {
+		return nil, fmt.Errorf("operate: %s: %w", createdKey(id), err)
+	}
+	return r, nil
+}
+
+// charged returns the events of the task's ledger entries.
+func (t *recorded) charged() dp.Sequence {
+	events := make(dp.Sequence, len(t.entries))
+	for i, e := range t.entries {
+		events[i] = e.Charged()
+	}
+	return events
+}
+
 // ReplayTask recomputes a task's model from the recorded reports with the pure functions. It
 // returns an error unless the model equals the released one bit for bit, and the charges
 // equal the ledger's. The coordinator must not be running.
 func ReplayTask(ctx context.Context, path string, id [32]byte) (*replayed, error) {
-	c, err := config.Load[config.Coordinator](path)
+	r, err := openRecorded(ctx, path, id)
 	if err != nil {
 		return nil, err
 	}
-	if c.Record == "" {
-		return nil, config.Errorf("%s: nothing is recorded", path)
+	defer r.store.Close()
+	w := r.task
+	if roles.Question(w) != "" {
+		return nil, config.Errorf("task %x asks a question: it has no model", id[:8])
 	}
-	key, err := config.LoadSigning(c.SigningKey)
-	if err != nil {
-		return nil, config.Errorf("%w", err)
-	}
-	s, err := openCoordinatorStore(ctx, c)
+	task, err := train.OpenTask(ctx, w, r.config.Data, initialOf(r.store, w))
 	if err != nil {
 		return nil, err
 	}
-	defer s.Close()
-	book, err := verifyLedger(ctx, c, s)
-	if err != nil {
-		return nil, err
-	}
-	_, w, err := readCreated(ctx, s, createdKey(id), publicOf(key))
-	if err != nil {
-		return nil, fmt.Errorf("operate: %s: %w", createdKey(id), err)
-	}
-	task, err := train.OpenTask(ctx, w, c.Data, initialOf(s, w))
-	if err != nil {
-		return nil, err
-	}
-	state, err := service.ReadStatus(ctx, s, id)
+	state, err := service.ReadStatus(ctx, r.store, id)
 	if err != nil {
 		return nil, err
 	}
@@ -103,14 +142,16 @@ func ReplayTask(ctx context.Context, path string, id [32]byte) (*replayed, error
 	if out.part, out.share, err = mechanism.ContentSizes(task.Mechanism); err != nil {
 		return nil, err
 	}
+	attached := task.Wire.Attachments()
+	out.part, out.share = attached.Size(out.part), attached.Size(out.share)
 	_, out.Local = task.LocalEps()
-	entries := book.TaskEntries(id)
-	out.Entries = int64(len(entries))
-	theta, err := replay(ctx, c, task, id, state.Round, entries, out)
+	out.Entries = int64(len(r.entries))
+	pure, err := r.replay(ctx, task, task.Limit, task.Mechanism, state.Round, out)
 	if err != nil {
 		return nil, err
 	}
-	if charged := out.Charged - openCharge(entries, state.Round); w.Participation != dp.Once && charged != state.Failed {
+	theta := pure.Parameters
+	if charged := out.Charged - openCharge(r.entries, state.Round); w.Participation != dp.Once && charged != state.Failed {
 		return nil, fmt.Errorf("operate: of %d charged rounds nothing is recorded, %d gave no step", charged, state.Failed)
 	}
 	if out.Released != state.Released || out.Reports != state.Reports {
@@ -125,11 +166,7 @@ func ReplayTask(ctx context.Context, path string, id [32]byte) (*replayed, error
 	if out.Model != state.Model {
 		return nil, fmt.Errorf("operate: the recorded reports give model %x, %x was released", out.Model, state.Model)
 	}
-	events := make(dp.Sequence, len(entries))
-	for i, e := range entries {
-		events[i] = e.Charged()
-	}
-	if len(events) > 0 {
+	if events := r.charged(); len(events) > 0 {
 		if out.Epsilon, err = task.Limit.Eps(events); err != nil {
 			return nil, err
 		}
@@ -149,19 +186,19 @@ func openCharge(entries []ledger.Entry, rounds int64) int64 {
 	return 0
 }
 
-// replay runs the pure coordinator over all rounds and returns its model.
-func replay(ctx context.Context, c config.Coordinator, task *train.Setup, id [32]byte, rounds int64, entries []ledger.Entry, out *replayed) ([]float32, error) {
+// replay runs the pure coordinator over all rounds and returns it.
+func (t *recorded) replay(ctx context.Context, task setup, limit ledger.Config, m randomizer.Mechanism, rounds int64, out *replayed) (*coordinator.Coordinator, error) {
+	w, entries, id := t.task, t.entries, wire.Digest(t.task)
 	config, err := task.Coordinator()
 	if err != nil {
 		return nil, err
 	}
-	limit := task.Limit
 	limit.MaxEps = math.Inf(1) // a replay refuses nothing
 	budget, err := ledger.New(limit)
 	if err != nil {
 		return nil, err
 	}
-	config.Ledger, config.Colluders = budget, c.Colluders
+	config.Ledger, config.Colluders, config.Tokens = budget, t.config.Colluders, w.Tokens != (wire.Tokens{})
 	pure, err := coordinator.New(config)
 	if err != nil {
 		return nil, err
@@ -171,10 +208,10 @@ func replay(ctx context.Context, c config.Coordinator, task *train.Setup, id [32
 		charge[e.Round] = e.Event
 	}
 	out.Released, out.Reports, out.Charged = 0, 0, openCharge(entries, rounds)
-	_, summed := task.Mechanism.(*mechanism.VectorSum)
+	summed := w.Trust.Is(dp.SumsOnly)
 	for round := int64(1); round <= rounds; round++ {
-		path := recordPath(filepath.Join(c.Record, hex.EncodeToString(id[:])), round)
-		announcement, reports, counts, clients, err := readRound(path, task.Mechanism, summed)
+		path := recordPath(filepath.Join(t.config.Record, hex.EncodeToString(id[:])), round)
+		announcement, reports, counts, clients, err := readRound(path, m, summed)
 		event, charged := charge[round]
 		absent := absentFile(err)
 		if absent && !charged {
@@ -187,8 +224,8 @@ func replay(ctx context.Context, c config.Coordinator, task *train.Setup, id [32
 			return nil, err
 		}
 		// With participation once the charge does not hold the number of reports.
-		k := max(clients, task.Wire.MinReports)
-		if charged && task.Wire.Participation != dp.Once {
+		k := max(clients, w.MinReports)
+		if charged && w.Participation != dp.Once {
 			k = event.Reports + config.Fewer() // reports that could not be opened count too
 		}
 		if err := pure.Receive(ctx, wire.RoundClosed{Announcement: announcement, Round: round, Reports: k, Digest: [32]byte{1}}); err != nil {
@@ -218,7 +255,7 @@ func replay(ctx context.Context, c config.Coordinator, task *train.Setup, id [32
 			return nil, fmt.Errorf("operate: round %d: %w", round, err)
 		}
 		out.Released++
-		out.Reports += accepted / task.Wire.PerClient()
+		out.Reports += accepted / w.PerClient()
 	}
 	have := budget.Entries()
 	entries = entries[:len(entries)-int(openCharge(entries, rounds))]
@@ -230,7 +267,7 @@ func replay(ctx context.Context, c config.Coordinator, task *train.Setup, id [32
 			return nil, fmt.Errorf("operate: entry %d: the rounds charge %+v, the ledger has %+v", i+1, have[i], entries[i])
 		}
 	}
-	return pure.Parameters, nil
+	return pure, nil
 }
 
 func readRound(path string, m randomizer.Mechanism, summed bool) (announcement [32]byte, reports []*randomizer.Report, counts []int64, clients int64, err error) {
@@ -240,4 +277,37 @@ func readRound(path string, m randomizer.Mechanism, summed bool) (announcement [
 	}
 	announcement, clients, err = readReports(path, m, func(r *randomizer.Report) { reports = append(reports, r) })
 	return announcement, reports, nil, clients, err
+}
+
+// ReplayQuestion recomputes a question's answer from the recorded reports with the pure functions. It
+// returns an error unless the released sums are the same bit for bit, and the charges equal the
+// ledger's. The coordinator must not be running.
+func ReplayQuestion(ctx context.Context, path string, id [32]byte) (*Answer, error) {
+	r, err := openRecorded(ctx, path, id)
+	if err != nil {
+		return nil, err
+	}
+	defer r.store.Close()
+	p, err := measure.OpenTask(r.task, r.made.Question)
+	if err != nil {
+		return nil, err
+	}
+	stored, state, err := service.ReadLearned(ctx, r.store, id)
+	if err != nil {
+		return nil, err
+	}
+	out := &replayed{}
+	pure, err := r.replay(ctx, p, p.Limit, p.Mechanism, state.Round, out)
+	if err != nil {
+		return nil, err
+	}
+	if out.Released != state.Released || out.Reports != state.Reports || !reflect.DeepEqual(pure.State().Optimizer, stored) {
+		return nil, fmt.Errorf("operate: the recorded reports do not give what the question released")
+	}
+	cost, err := p.Limit.Eps(r.charged())
+	if err != nil {
+		return nil, err
+	}
+	state.Task, state.Eps, state.Method = r.task, dp.Number(cost.Eps), cost.Method
+	return answerOf(p, state, stored)
 }

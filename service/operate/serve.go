@@ -62,6 +62,10 @@ func Serve(ctx context.Context, role, path string, o Options) error {
 		return serveCoordinator(ctx, path, o)
 	case RoleAggregator:
 		return serveAggregator(ctx, path, o)
+	case RoleRegistrar:
+		return serveRegistrar(ctx, path, o)
+	case RoleRelay:
+		return serveRelay(ctx, path, o)
 	}
 	return config.Errorf("no role %q", role)
 }
@@ -114,6 +118,8 @@ type server struct {
 	ready   func(context.Context) error
 	peers   *peers // the roles that this one calls; nil: none
 	metrics []func() []endpoint.Metric
+	// operator, if not nil, answers what the operator asks beside the operator API.
+	operator http.Handler
 }
 
 // openServer opens a role's store, which Init must have made.
@@ -153,13 +159,23 @@ func openCoordinatorStore(ctx context.Context, c config.Coordinator) (*store.Sto
 	return s, err
 }
 
-func (s *server) listen(name, address string, peers map[string][]endpoint.Pin, rate float64, maxBody int64, h http.Handler) error {
+// listenTo serves clients. Origins are those of pages whose visitors may be clients.
+func (s *server) listenTo(origins []string, address string, rate float64, maxBody int64, h http.Handler) error {
+	return s.open(endpoint.ServerConfig{Name: "clients", Address: address, Origins: origins, Handler: h, MaxBody: maxBody, Rate: rate})
+}
+
+func (s *server) listen(name, address string, peers map[string][]endpoint.Pin, maxBody int64, h http.Handler) error {
+	return s.open(endpoint.ServerConfig{Name: name, Address: address, Peers: peers, Handler: h, MaxBody: maxBody})
+}
+
+// open opens a server with the process's certificate and limits.
+func (s *server) open(c endpoint.ServerConfig) error {
 	cert, _, err := endpoint.LoadCertificate(s.process.Certificate, s.process.CertificateKey)
 	if err != nil {
 		return config.Errorf("%w", err)
 	}
-	e, err := endpoint.NewServer(endpoint.ServerConfig{Name: name, Address: address, Certificate: cert, Peers: peers, Handler: h,
-		MaxBody: maxBody, MaxConns: s.process.MaxConnections, Share: s.process.AddressShare, Rate: rate, Log: s.options.Log})
+	c.Certificate, c.MaxConns, c.Share, c.Log = cert, s.process.MaxConnections, s.process.AddressShare, s.options.Log
+	e, err := endpoint.NewServer(c)
 	if err != nil {
 		return err
 	}
@@ -197,6 +213,9 @@ func (s *server) run(ctx context.Context, api operatorAPI, service func(context.
 	mux := http.NewServeMux()
 	path, handler := operatorv1.NewOperatorServiceHandler(api, connect.WithReadMaxBytes(most))
 	mux.Handle(path, handler)
+	if s.operator != nil {
+		mux.Handle("/", s.operator)
+	}
 	socket, err := newSocketServer(s.process.Operator, mux)
 	if err != nil {
 		return err

@@ -3,14 +3,21 @@ package operate
 import (
 	"context"
 	"crypto/ed25519"
+	"errors"
+	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
+	"strings"
+	"time"
 
+	"github.com/riffle-dp/riffle/protocol/envelope"
 	pure "github.com/riffle-dp/riffle/protocol/shuffler"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/relay"
 	"github.com/riffle-dp/riffle/service/shuffler"
 )
 
@@ -22,7 +29,7 @@ func serveShuffler(ctx context.Context, path string, o Options) error {
 	if err != nil {
 		return err
 	}
-	own := shuffler.Config{Population: c.ID, MinReports: c.MinReports, Validity: c.Validity, FrontendOnly: c.FrontendOnly,
+	own := shuffler.Config{Population: c.ID, MinReports: c.MinReports, Validity: c.Validity, FrontendOnly: c.FrontendOnly, CountReports: c.CountReports,
 		Bucket: c.Round.MemoryBytes, Keep: c.Round.Keep, MostOpen: c.Round.MostOpen, Log: o.Log,
 		Limits: pure.Limits{MinDuration: c.Round.Shortest, MaxDuration: c.Round.Longest, MaxReport: c.Round.MaxReport}}
 	if own.Operator, err = config.LoadSigning(c.SigningKey); err != nil {
@@ -31,8 +38,10 @@ func serveShuffler(ctx context.Context, path string, o Options) error {
 	if own.Keys, err = config.LoadKeyring(c.SealingKeys); err != nil {
 		return config.Errorf("%w", err)
 	}
-	if own.Roster, err = config.LoadRoster(c.Roster); err != nil {
-		return config.Errorf("%w", err)
+	if c.Registrar == nil {
+		if own.Roster, err = config.LoadRoster(c.Roster); err != nil {
+			return config.Errorf("%w", err)
+		}
 	}
 	own.Coordinators = []ed25519.PublicKey{c.Coordinator.Signer}
 	peers := map[string][]endpoint.Pin{shuffler.Coordinator: c.Coordinator.Pinned}
@@ -44,15 +53,26 @@ func serveShuffler(ctx context.Context, path string, o Options) error {
 		return err
 	}
 	own.Store = s.store
+	if c.Registrar != nil {
+		if own.Registrar, err = s.registrar(c); err != nil {
+			return errors.Join(err, s.store.Close())
+		}
+	}
 	service, err := shuffler.New(own)
 	var clients, coordinator http.Handler
 	if err == nil {
 		clients, coordinator = service.Handlers()
 		// A sealed report has its parts and some hundred bytes, more with a hybrid key.
-		err = s.listen("clients", c.Listen, nil, c.Rate, c.Round.MaxReport+8<<10, clients)
+		err = s.listenTo(c.Origins, c.Listen, c.Rate, c.Round.MaxReport+8<<10, clients)
 	}
 	if err == nil {
-		err = s.listen("peers", c.PeersListen, peers, 0, maxRequest, coordinator)
+		most := int64(maxRequest)
+		if c.Relay != nil {
+			peers[relayPeer] = c.Relay.Pinned
+			coordinator = behindRelay(own.Keys, clients, coordinator, c.Round.MaxReport+8<<10)
+			most = max(most, c.Round.MaxReport+8<<10+relay.Framing)
+		}
+		err = s.listen("peers", c.PeersListen, peers, most, coordinator)
 	}
 	if err != nil {
 		s.store.Close()
@@ -61,6 +81,73 @@ func serveShuffler(ctx context.Context, path string, o Options) error {
 	s.ready = service.Ready
 	s.metrics = append(s.metrics, func() []endpoint.Metric { return shufflerMetrics(service.Snapshot()) })
 	return s.run(ctx, operatorAPI{}, service.Run)
+}
+
+// relayPeer is the relay's name among the peers.
+const relayPeer = "relay"
+
+// behindRelay lets the relay bring clients' requests to the address for peers, where it does not
+// share the limits of callers with an address, and ask for the enrolment, and nothing else.
+func behindRelay(keys *envelope.Keyring, clients, peers http.Handler, most int64) http.Handler {
+	gateway := relay.Gateway(keys, clients, most)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		here, isRelay := r.Method == http.MethodPost && r.URL.Path == relay.Path, endpoint.Peer(r) == relayPeer
+		switch {
+		case here && isRelay:
+			gateway.ServeHTTP(w, r)
+		case here, isRelay && (r.Method != http.MethodGet || r.URL.Path != "/v1/enrolment"):
+			endpoint.Refuse(w, wire.NotEnrolled, "this peer may not ask that")
+		default:
+			peers.ServeHTTP(w, r)
+		}
+	})
+}
+
+// registrar returns how the shuffler gets its roster: from the registrar's address, or from a file.
+func (s *server) registrar(c config.Shuffler) (*shuffler.Registrar, error) {
+	if c.Registrar.URL == "" {
+		return &shuffler.Registrar{Key: c.Registrar.Signer, Every: time.Second, Fetch: rosterFile(c.Roster)}, nil
+	}
+	client, err := s.peerClient(*c.Registrar)
+	if err != nil {
+		return nil, err
+	}
+	s.peers = newPeers(s.options.Log, registrarPeer(client, *c.Registrar, c.ID))
+	return &shuffler.Registrar{Key: c.Registrar.Signer, Fetch: func(ctx context.Context, have [32]byte) ([]byte, error) {
+		ctx, cancel := context.WithTimeout(ctx, rosterTime)
+		defer cancel()
+		b, _, err := endpoint.Do(ctx, client, http.MethodGet, fmt.Sprintf("%s/v1/roster?have=%x", strings.TrimSuffix(c.Registrar.URL, "/"), have), nil, maxRosterBytes)
+		if err != nil {
+			return nil, fmt.Errorf("registrar: %w", err)
+		}
+		if len(b) == 0 {
+			return nil, nil
+		}
+		return b, nil
+	}}, nil
+}
+
+// rosterTime is the longest that the transfer of a roster may take.
+const rosterTime = 2 * time.Minute
+
+// rosterFile returns a function that reads the file of riffle registrar export when it has changed.
+func rosterFile(path string) func(context.Context, [32]byte) ([]byte, error) {
+	var read time.Time
+	return func(_ context.Context, have [32]byte) ([]byte, error) {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, fmt.Errorf("registrar: %w", err)
+		}
+		if have != ([32]byte{}) && info.ModTime().Equal(read) {
+			return nil, nil
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("registrar: %w", err)
+		}
+		read = info.ModTime()
+		return b, nil
+	}
 }
 
 // byReason makes samples of counts for all reasons, so that each series exists before the

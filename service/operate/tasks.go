@@ -16,10 +16,10 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/account"
-	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/mechanism/vecsum"
+	"github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/run/measure"
 	"github.com/riffle-dp/riffle/run/train"
 	"github.com/riffle-dp/riffle/service/coordinator"
 	"github.com/riffle-dp/riffle/service/document"
@@ -35,7 +35,10 @@ type created struct {
 	Signed []byte `json:"task"`
 	// Round is the time that clients have to report, in nanoseconds.
 	Round time.Duration `json:"round"`
+	// Question is what a question's task is opened with, measure.Plan.Stored; empty: it trains.
+	Question json.RawMessage `json:"question,omitempty"`
 
+	tokens  []byte // the signed keys of its tokens, an object of their own; nil: it has none
 	initial []byte // the parameters that the task starts from, an object of their own; nil: zeros
 }
 
@@ -100,6 +103,9 @@ func (r *coordinatorProcess) openTask(ctx context.Context, made created) (coordi
 		return coordinator.Job{}, errRemoved
 	}
 	shown := coordinator.Job{Signed: made.Signed, Budget: tailOnly(w), Ended: ended}
+	if client.Question(w) != "" {
+		return r.openQuestion(ctx, made, w, shown)
+	}
 	if t, err := train.ReadTask(w); err == nil {
 		r.remember(t)
 	}
@@ -109,13 +115,16 @@ func (r *coordinatorProcess) openTask(ctx context.Context, made created) (coordi
 	t, err := train.OpenTask(ctx, w, r.config.Data, initialOf(r.store, w))
 	var out coordinator.Job
 	if err == nil {
+		made.tokens, err = readTokenKeys(ctx, r.store, w)
+	}
+	if err == nil {
 		out, err = r.runnable(t, made)
 	}
 	if err == nil {
 		err = coordinator.CheckJob(r.own, out)
 	}
 	if err == nil {
-		err = r.record(t, &out)
+		err = r.record(t.Wire, t.Mechanism, &out)
 	}
 	switch {
 	case err == nil:
@@ -134,9 +143,7 @@ var errRemoved = errors.New("operate: the task was removed")
 // tailOnly returns a budget without a limit, with the tail that the task needs.
 func tailOnly(w wire.Task) ledger.Config {
 	c := ledger.Config{Accountant: new(account.Accountant), Delta: w.Delta, MaxEps: math.Inf(1)}
-	if w.Trust.Is(dp.SumsOnly) {
-		c.Tail = vecsum.TailShare
-	}
+	c.Tail = measure.TaskTail(w)
 	return c
 }
 
@@ -294,7 +301,7 @@ func initialOf(s *store.Store, w wire.Task) func(context.Context, [32]byte) ([]b
 // storeTask stores a new task unless its tail does not fit beside those of all tasks in the
 // store. A lease lets one coordinator at a time do so. If the lease should fail, a charge is
 // still refused where the tails of charged tasks do not fit.
-func (r *coordinatorProcess) storeTask(ctx context.Context, id [32]byte, t *train.Setup, made created) error {
+func (r *coordinatorProcess) storeTask(ctx context.Context, id [32]byte, limit ledger.Config, made created) error {
 	lease, _, err := r.store.Acquire(ctx, "create", r.config.Holder, createTTL)
 	if err != nil {
 		return err
@@ -304,7 +311,7 @@ func (r *coordinatorProcess) storeTask(ctx context.Context, id [32]byte, t *trai
 		defer done()
 		_ = lease.Release(release) // if this fails, the lease expires
 	}()
-	if err := r.checkTails(ctx, id, t.Limit); err != nil {
+	if err := r.checkTails(ctx, id, limit); err != nil {
 		return err
 	}
 	// A task that was removed must not come back: clients and the shuffler may have seen its
@@ -316,6 +323,11 @@ func (r *coordinatorProcess) storeTask(ctx context.Context, id [32]byte, t *trai
 	}
 	if made.initial != nil { // before the task, which cannot be run without it
 		if err := r.store.PutObject(ctx, initialName(id), made.initial); err != nil {
+			return err
+		}
+	}
+	if made.tokens != nil {
+		if err := r.store.PutObject(ctx, tokensName(id), made.tokens); err != nil {
 			return err
 		}
 	}
@@ -392,6 +404,7 @@ func (r *coordinatorProcess) remove(ctx context.Context, text string) error {
 	}
 	r.mu.Lock()
 	delete(r.tasks, id)
+	delete(r.questions, id)
 	r.mu.Unlock()
 	delete(r.known, createdKey(id))
 	delete(r.unusable, createdKey(id))
@@ -420,6 +433,7 @@ func (r *coordinatorProcess) forget(ctx context.Context, id [32]byte) error {
 		}
 	}
 	_ = r.store.Delete(ctx, store.Objects, initialName(id)) // most tasks have none; one that stays only takes space
+	_ = r.store.Delete(ctx, store.Objects, tokensName(id))
 	if r.config.Record != "" {
 		_ = os.Remove(filepath.Join(r.config.Record, name)) // deleted only if it is empty
 	}

@@ -81,7 +81,7 @@ func TestTasksAreEnteredOneAtATime(t *testing.T) {
 	tasks := []*train.Setup{sumTask(t, "a", 4e-6), sumTask(t, "b", 4e-6), sumTask(t, "c", 4e-6), sumTask(t, "d", 4e-6)}
 	enter := func(ctx context.Context, r *coordinatorProcess, task *train.Setup) error {
 		made := created{Signed: wire.Sign(r.own.Key, wire.LabelTask, wire.Encode(task.Wire)), Round: time.Second}
-		return r.storeTask(ctx, wire.Digest(task.Wire), task, made)
+		return r.storeTask(ctx, wire.Digest(task.Wire), task.Limit, made)
 	}
 	// While another enters one, nobody does.
 	lease, _, err := rs[0].store.Acquire(ctx, "create", "another", time.Minute)

@@ -3,6 +3,7 @@ package shuffler
 import (
 	"context"
 	"crypto/ed25519"
+	"encoding/hex"
 	"errors"
 	"slices"
 	"strings"
@@ -13,14 +14,19 @@ import (
 
 // Check checks a shuffler's store, which must not be in use. It calls problem with each problem
 // and the key where it is. operator is the key that signs enrolments and statements on closed
-// rounds. It returns the number of rounds, or an error if the store cannot be listed.
-func Check(ctx context.Context, s *store.Store, operator ed25519.PublicKey, problem func(where, format string, args ...any)) (rounds int64, err error) {
+// rounds; registrar is the key that signs rosters, nil if there is none. It returns the number of rounds, or an error if the store cannot be listed.
+func Check(ctx context.Context, s *store.Store, operator, registrar ed25519.PublicKey, p wire.ID, problem func(where, format string, args ...any)) (rounds int64, err error) {
 	e, err := s.Get(ctx, keyEnrolment)
 	if err == nil {
 		_, err = readEnrolment(operator, e.Value)
 	}
 	if gone(err) != nil { // there is none if the shuffler was never started
 		problem(keyEnrolment, "%v", err)
+	}
+	if registrar != nil {
+		if err := checkRosters(ctx, s, registrar, p, problem); err != nil {
+			return 0, err
+		}
 	}
 	c := checker{operator: operator, problem: problem}
 	if c.streams, err = s.List(ctx, store.Streams, ""); err != nil {
@@ -138,4 +144,35 @@ func roundOf(stream string) string {
 		return f[1]
 	}
 	return ""
+}
+
+// checkRosters checks the roster that was taken last, and that every stored roster is what its name
+// says.
+func checkRosters(ctx context.Context, s *store.Store, registrar ed25519.PublicKey, p wire.ID, problem func(where, format string, args ...any)) error {
+	names, err := s.List(ctx, store.Objects, rosterPrefix)
+	if err != nil {
+		return err
+	}
+	e, err := s.Get(ctx, keyRoster)
+	var r wire.Roster
+	if err == nil {
+		r, err = readTaken(registrar, p, e.Value)
+	}
+	switch {
+	case gone(err) != nil:
+		problem(keyRoster, "%v", err)
+	case err == nil && !slices.Contains(names, rosterName(r.Digest)):
+		problem(keyRoster, "the clients of roster %d are not there", r.Serial)
+	}
+	for _, name := range names {
+		var digest [32]byte
+		if b, err := hex.DecodeString(strings.TrimPrefix(name, rosterPrefix)); err != nil || copy(digest[:], b) != len(digest) {
+			problem(name, "the name is none of a roster")
+			continue
+		}
+		if _, err := readMembers(ctx, s, digest); err != nil {
+			problem(name, "%v", err)
+		}
+	}
+	return nil
 }

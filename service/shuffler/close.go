@@ -147,6 +147,9 @@ func (s *Service) closeHeld(ctx context.Context, name string, ann wire.Announcem
 			return err
 		}
 	}
+	if err := s.countTaken(ctx, name, ann, rec); err != nil {
+		return err
+	}
 	if err := gone(s.store.Delete(ctx, store.Secrets, linksName(name))); err != nil {
 		return err
 	}
@@ -163,7 +166,11 @@ func (s *Service) closeHeld(ctx context.Context, name string, ann wire.Announcem
 		return err
 	}
 	word := wire.RoundClosed{Announcement: digest, Round: ann.Round, Reports: b.reports, Digest: b.digest, Shares: b.shares, Chunks: b.chunks}
-	if word.Reports < ann.MinReports {
+	few, err := s.tooFewStay(ctx, rec, ann)
+	if err != nil {
+		return err
+	}
+	if word.Reports < ann.MinReports || few {
 		word = wire.RoundClosed{Announcement: digest, Round: ann.Round, Void: true}
 	}
 	if word.Rejected, err = s.rejected(ctx, name, b.dropped); err != nil {
@@ -186,6 +193,21 @@ func (s *Service) closeHeld(ctx context.Context, name string, ann wire.Announcem
 	s.metrics.closed.Add(1)
 	// The streams that pass 2 has read are no longer needed.
 	return s.tidyAndWait(ctx, name, ann, run)
+}
+
+// tooFewStay says whether so many clients of the round's roster were revoked until now that fewer are
+// left than the round counts on: its charge would be too small for the others. Nobody is told of
+// the round before its end is stored, so a later look, after a crash, only finds fewer.
+func (s *Service) tooFewStay(ctx context.Context, rec *record, ann wire.Announcement) (bool, error) {
+	counted := pure.CountsOn(ann)
+	if s.config.Registrar == nil || counted == 0 {
+		return false, nil
+	}
+	stay, err := s.stillEnrolled(ctx, rec.Roster)
+	if err == nil && stay < counted {
+		s.config.Log.Warn("a round is void: clients were revoked while it was open", "round", ann.Round, "stay", stay, "counted", counted)
+	}
+	return stay < counted, err
 }
 
 // rejected adds up the reports that frontends refused and the permutation dropped.

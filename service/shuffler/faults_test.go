@@ -146,6 +146,10 @@ func crashAt(t *testing.T, w *world, k int, after bool, reports int, abandon boo
 			t.Errorf("%d reports of %d were acknowledged", word.Reports, reports)
 		}
 		want, _ := w.expected(ann, sent)
+		if ann.Ledger != nil {
+			told := wire.Encode(wire.HeadStatement{Population: l.n.config.Population, Head: wire.Head{Entries: ann.Ledger.Entries + 1, Digest: [32]byte{4}}})
+			l.ask(Coordinator, "POST", "/v1/ledger", wire.Sign(w.coordinator, wire.LabelHead, told))
+		}
 		l.ask(Coordinator, "GET", path(ann, "/chunks"), nil)
 		l.ask(Coordinator, "GET", path(ann, "/chunks/0"), nil)
 		if got := l.n.fetch(Coordinator, ann, word); !slices.EqualFunc(got, want, bytes.Equal) {
@@ -191,6 +195,23 @@ func crashAt(t *testing.T, w *world, k int, after bool, reports int, abandon boo
 	}
 	time.Sleep(time.Second)
 	w.destroyed(ann)
+	if w.counts {
+		l.n.stop()
+		reader, err := New(w.config()) // of what is stored, whoever died
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range w.clients {
+			want := int64(0)
+			if i < reports {
+				want = ann.PerClient()
+			}
+			id := wire.ClientID(public(w.clients[i]))
+			if l, _, _, err := reader.loadTaken(t.Context()); err != nil || l.of(id) != want {
+				t.Errorf("%d messages of client %d are counted, want %d (%v)", l.of(id), i, want, err)
+			}
+		}
+	}
 	return dead()
 }
 
@@ -226,6 +247,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 		"void":      {1, false, func(*wire.Announcement) {}},
 		"once":      {5, false, func(a *wire.Announcement) { a.Participation, a.PerEpoch = dp.Once, 1 }},
 		"messages":  {4, false, func(a *wire.Announcement) { a.Messages = 3 }},
+		"ledger":    {4, false, func(a *wire.Announcement) { a.Ledger = &wire.Head{Entries: 3, Digest: [32]byte{3}} }},
 		"abandoned": {5, true, func(*wire.Announcement) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -233,8 +255,12 @@ func TestCrashAtEveryStep(t *testing.T) {
 				k := 1
 				for reached := true; reached; k++ {
 					step := longtest.Pick(5, 1)
+					if testing.Short() {
+						step = 11
+					}
 					synctest.Test(t, func(t *testing.T) {
 						w := newWorld(t, 5)
+						w.counts = name == "messages" || name == "void"
 						reached = crashAt(t, w, k, after, c.reports, c.abandon, c.change)
 					})
 					if t.Failed() {

@@ -35,6 +35,7 @@ type world struct {
 	answers     *envelope.PrivateKey // what sessions are sealed to
 	state       *state
 	min         int64
+	counts      bool  // whether messages are counted by client
 	node        *node // the last that was started: it gives the sessions
 }
 
@@ -77,7 +78,7 @@ func newWorld(t testing.TB, clients int) *world {
 func (w *world) config() Config {
 	c := Config{Population: wire.ID{7}, Operator: w.operator, Coordinators: []ed25519.PublicKey{public(w.coordinator)}, Keys: w.seal,
 		Aggregator: []wire.Key{w.second.Public}, MinReports: w.min, Store: &memory{state: w.state}, Poll: 100 * time.Millisecond,
-		Lease: time.Second}
+		Lease: time.Second, CountReports: w.counts}
 	for _, k := range w.clients {
 		c.Roster = append(c.Roster, public(k))
 	}

@@ -30,10 +30,11 @@ type state struct {
 	past     map[string][]byte // secrets that were destroyed, for a test to compare with
 	streams  map[string][]store.Message
 	leases   map[string]*held
+	objects  map[string][]byte
 }
 
 func newState() *state {
-	return &state{values: map[string]store.Entry{}, secrets: map[string][]byte{}, past: map[string][]byte{}, streams: map[string][]store.Message{}, leases: map[string]*held{}}
+	return &state{values: map[string]store.Entry{}, secrets: map[string][]byte{}, past: map[string][]byte{}, streams: map[string][]store.Message{}, leases: map[string]*held{}, objects: map[string][]byte{}}
 }
 
 // rounds are the names of secrets that are rounds'. What is held for sessions
@@ -91,7 +92,7 @@ func (m *memory) Put(_ context.Context, key string, value []byte, revision uint6
 }
 
 func (m *memory) Delete(_ context.Context, k store.Kind, name string) error {
-	op := map[store.Kind]string{store.Values: "delete " + kind(name), store.Secrets: "destroy", store.Streams: "delete stream " + kind(name)}[k]
+	op := map[store.Kind]string{store.Values: "delete " + kind(name), store.Secrets: "destroy", store.Streams: "delete stream " + kind(name), store.Objects: "delete object"}[k]
 	return m.do(op, true, func() error {
 		if !slices.Contains(m.names(k), name) {
 			return store.ErrNotFound
@@ -106,9 +107,26 @@ func (m *memory) Delete(_ context.Context, k store.Kind, name string) error {
 			delete(m.secrets, name)
 		case store.Streams:
 			delete(m.streams, name)
+		case store.Objects:
+			delete(m.objects, name)
 		}
 		return nil
 	})
+}
+
+func (m *memory) PutObject(_ context.Context, name string, data []byte) error {
+	return m.do("put object", true, func() error { m.objects[name] = slices.Clone(data); return nil })
+}
+
+func (m *memory) GetObject(_ context.Context, name string) (b []byte, err error) {
+	err = m.do("get object", false, func() error {
+		var ok bool
+		if b, ok = m.objects[name]; !ok {
+			return store.ErrNotFound
+		}
+		return nil
+	})
+	return b, err
 }
 
 // names are those of a kind, sorted.
@@ -118,6 +136,8 @@ func (m *memory) names(k store.Kind) []string {
 		return slices.Sorted(maps.Keys(m.values))
 	case store.Secrets:
 		return slices.Sorted(maps.Keys(m.secrets))
+	case store.Objects:
+		return slices.Sorted(maps.Keys(m.objects))
 	}
 	return slices.Sorted(maps.Keys(m.streams))
 }

@@ -108,6 +108,12 @@ func (s *Service) serveBlob(w http.ResponseWriter, r *http.Request, kind string,
 		endpoint.Refuse(w, wire.Closed, "the round is destroyed")
 		return
 	}
+	if index < 0 && endpoint.Peer(r) == Coordinator {
+		if err := s.checkCharged(r.Context(), rec); err != nil {
+			s.refuse(w, err)
+			return
+		}
+	}
 	blob, err := s.blob(r.Context(), name, rec, kind, index)
 	if err != nil {
 		s.refuse(w, err)

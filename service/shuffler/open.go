@@ -78,21 +78,33 @@ func (s *Service) open(ctx context.Context, signed []byte, now time.Time) error 
 		}
 		last.Round-- // this round itself was begun and interrupted
 	}
-	if ann.Enrolment != s.enrolment.Load().digest {
+	if e := s.enrolment.Load(); e == nil || ann.Enrolment != e.digest {
 		if err := s.enrol(ctx, now); err != nil { // another process may have renewed it
 			return err
 		}
 	}
-	if err := pure.CheckOpening(ann, s.enrolment.Load().Enrolment, last.Round, now, s.config.Limits); err != nil {
+	enrolment := s.enrolment.Load()
+	if enrolment == nil {
+		return errUnavailable
+	}
+	if err := pure.CheckOpening(ann, enrolment.Enrolment, last.Round, now, s.config.Limits); err != nil {
 		return err
 	}
 	if ann.Participation == dp.Once { // refuse before anything is stored
-		if _, _, _, err := s.nextEpoch(ctx, ann); err != nil {
+		if _, _, _, err := s.nextEpoch(ctx, ann, enrolment.Roster); err != nil {
+			return err
+		}
+	}
+	if last.Announcement != name { // else it was checked before the interruption
+		if err := s.checkHead(ctx, signer, ann); err != nil {
 			return err
 		}
 	}
 	// The mark comes first: sweep destroys what no mark names.
 	if err := s.markOpen(ctx, name, ann.Deadline, signer); err != nil {
+		return err
+	}
+	if err := s.rosterStays(ctx, enrolment.Roster); err != nil {
 		return err
 	}
 	if err := s.makeSecrets(ctx, name); err != nil {
@@ -102,7 +114,7 @@ func (s *Service) open(ctx context.Context, signed []byte, now time.Time) error 
 		return err
 	}
 	if ann.Participation == dp.Once {
-		if err := s.makeEpoch(ctx, ann); err != nil {
+		if err := s.makeEpoch(ctx, ann, enrolment.Roster); err != nil {
 			return err
 		}
 	}
@@ -115,7 +127,11 @@ func (s *Service) open(ctx context.Context, signed []byte, now time.Time) error 
 			return err
 		}
 	}
-	b, err := json.Marshal(&record{Format: recordFormat, Announcement: signed, State: Open, Roster: s.roster.digest})
+	rec := &record{Format: recordFormat, Announcement: signed, State: Open, Roster: enrolment.Roster}
+	if s.config.Registrar != nil {
+		rec.Enrolment = enrolment.signed
+	}
+	b, err := json.Marshal(rec)
 	if err != nil {
 		return fmt.Errorf("shuffler: %v", err)
 	}
@@ -126,6 +142,19 @@ func (s *Service) open(ctx context.Context, signed []byte, now time.Time) error 
 	s.config.Log.Info("round opened", "task", hex.EncodeToString(ann.Task[:8]), "round", ann.Round)
 	s.nudge()
 	return nil
+}
+
+// rosterStays refuses to open a round, whose mark is stored, if a newer roster was taken
+// meanwhile: its own could be deleted (dropRosters).
+func (s *Service) rosterStays(ctx context.Context, digest [32]byte) error {
+	if s.config.Registrar == nil {
+		return nil
+	}
+	_, valid, err := s.takenRoster(ctx)
+	if err == nil && valid.Digest != digest {
+		err = pure.Refuse(wire.NotEnrolled, "the roster has changed")
+	}
+	return err
 }
 
 // markOpen marks a round as open, unless its coordinator has too many under way. Processes
@@ -172,7 +201,7 @@ type epoch struct {
 
 // nextEpoch returns the number of a round's epoch, whether its draw was made, and the
 // revision of the stored draw. It refuses a round that does not fit the draw.
-func (s *Service) nextEpoch(ctx context.Context, ann wire.Announcement) (number int64, made bool, revision uint64, err error) {
+func (s *Service) nextEpoch(ctx context.Context, ann wire.Announcement, roster [32]byte) (number int64, made bool, revision uint64, err error) {
 	if number, err = pure.Epoch(ann); err != nil {
 		return 0, false, 0, pure.Refuse(wire.Malformed, "%d blocks of %d clients", ann.PerEpoch, ann.Population)
 	}
@@ -181,17 +210,17 @@ func (s *Service) nextEpoch(ctx context.Context, ann wire.Announcement) (number 
 		return 0, false, 0, err
 	}
 	if revision != 0 && have.Epoch >= number {
-		return number, true, revision, s.checkEpoch(have, number, ann)
+		return number, true, revision, s.checkEpoch(have, number, ann, roster)
 	}
 	return number, false, revision, nil
 }
 
-func (s *Service) makeEpoch(ctx context.Context, ann wire.Announcement) error {
-	number, made, revision, err := s.nextEpoch(ctx, ann)
+func (s *Service) makeEpoch(ctx context.Context, ann wire.Announcement, roster [32]byte) error {
+	number, made, revision, err := s.nextEpoch(ctx, ann, roster)
 	if err != nil || made {
 		return err
 	}
-	fresh := epoch{Epoch: number, Key: make([]byte, 16), Roster: s.roster.digest, Blocks: ann.PerEpoch}
+	fresh := epoch{Epoch: number, Key: make([]byte, 16), Roster: roster, Blocks: ann.PerEpoch}
 	rand.Read(fresh.Key) // never fails
 	err = s.putJSON(ctx, keyEpoch(ann.Task), fresh, revision)
 	if errors.Is(err, store.ErrConflict) {
@@ -200,15 +229,18 @@ func (s *Service) makeEpoch(ctx context.Context, ann wire.Announcement) error {
 	return err
 }
 
-// checkEpoch refuses a change that would put a client into two blocks of an epoch.
-func (s *Service) checkEpoch(e epoch, number int64, ann wire.Announcement) error {
-	if e.Epoch != number || e.Blocks != ann.PerEpoch || e.Roster != s.roster.digest {
+// checkEpoch refuses a change that would put a client into two blocks of an epoch. If the task says
+// on how many clients it counts, the roster may change: the epoch's blocks stay those of its own
+// roster.
+func (s *Service) checkEpoch(e epoch, number int64, ann wire.Announcement, roster [32]byte) error {
+	mayChange := s.config.Registrar != nil && ann.MinClients > 0
+	if e.Epoch != number || e.Blocks != ann.PerEpoch || e.Roster != roster && !mayChange {
 		return pure.Refuse(wire.NotEnrolled, "blocks or roster have changed within epoch %d: go on with epoch %d", e.Epoch, e.Epoch+1)
 	}
 	return nil
 }
 
-func (s *Service) epoch(ctx context.Context, ann wire.Announcement) (e epoch, err error) {
+func (s *Service) epoch(ctx context.Context, ann wire.Announcement, roster [32]byte) (e epoch, err error) {
 	number, err := pure.Epoch(ann)
 	if err != nil {
 		return e, err
@@ -220,7 +252,7 @@ func (s *Service) epoch(ctx context.Context, ann wire.Announcement) (e epoch, er
 	if revision == 0 {
 		return e, errUnknown
 	}
-	return e, s.checkEpoch(e, number, ann)
+	return e, s.checkEpoch(e, number, ann, roster)
 }
 
 // getJSON returns revision 0 if the key has no value.

@@ -64,31 +64,38 @@ func (p *passes) add(pass wire.ID, place int32) {
 }
 
 // noteSession notes when a client's session ends, and adds its pass to the open rounds.
-func (s *Service) noteSession(place int, end int64) {
-	if s.sessionEnds[place].Swap(end) == end {
+func (s *Service) noteSession(id wire.ID, end int64) {
+	now := s.members()
+	if now == nil {
+		return
+	}
+	if place, _, ok := now.find(id); !ok || now.sessionEnds[place].Swap(end) == end {
 		return
 	}
 	for _, r := range s.live() {
-		s.learnPass(r, place, end)
+		s.learnPass(r, id, end)
 	}
 }
 
 // learnPasses adds to a round the passes of all known sessions.
 func (s *Service) learnPasses(r *round) {
-	if r.seen == nil {
+	now := s.members()
+	if r.seen == nil || now == nil {
 		return
 	}
-	for place := range s.sessionEnds {
-		if end := s.sessionEnds[place].Load(); end != 0 {
-			s.learnPass(r, place, end)
+	for place, id := range now.ids {
+		if end := now.sessionEnds[place].Load(); end != 0 {
+			s.learnPass(r, id, end)
 		}
 	}
 }
 
-func (s *Service) learnPass(r *round, place int, end int64) {
+func (s *Service) learnPass(r *round, id wire.ID, end int64) {
 	one := s.masters.get(end)
 	if one == nil || time.Unix(end, 0).Before(r.deadline) {
 		return // the session ends before the round does
 	}
-	r.passes.add(one.key(s.config.Population, s.roster.ids[place], end).Pass(r.digest), int32(place))
+	if place, _, ok := r.roster.find(id); ok {
+		r.passes.add(one.key(s.config.Population, id, end).Pass(r.digest), int32(place))
+	}
 }

@@ -38,6 +38,9 @@ type record struct {
 	State        roundState `json:"state"`
 	// Roster is the digest of the roster that the round was opened under: draws depend on it.
 	Roster [32]byte `json:"roster"`
+	// Enrolment is the signed enrolment that the round counts on, if a registrar may change the
+	// roster while the round is open.
+	Enrolment []byte `json:"enrolment,omitempty"`
 	// Cut is the last place of the stream of reports that counts, set when the round
 	// closes. A report that a frontend stores after it is never acknowledged.
 	Cut    *uint64 `json:"cut,omitempty"`

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"sync"
 	"time"
@@ -76,7 +77,7 @@ func (s *Service) receive(r *http.Request, size int64, began time.Time) (*round,
 	var body []byte
 	if known {
 		defer round.passes.leave(place)
-		endpoint.Prove(ctx, int(place))
+		endpoint.Prove(ctx, caller(round.roster.ids[place]))
 		if s.slots.acquire(ctx, size) != nil {
 			return nil, errUnavailable
 		}
@@ -114,8 +115,8 @@ func (s *Service) receive(r *http.Request, size int64, began time.Time) (*round,
 	if known && at != int(place) {
 		return round, errMAC // another client's pass
 	}
-	endpoint.Prove(ctx, at)
-	s.noteSession(at, report.Session)
+	endpoint.Prove(ctx, caller(report.Client))
+	s.noteSession(report.Client, report.Session)
 	return round, s.storeReport(ctx, round, report, at)
 }
 
@@ -192,7 +193,20 @@ func (s *Service) authenticateStranger(ctx context.Context, r *round, body []byt
 	return s.authenticate(ctx, r, body, now)
 }
 
-// authenticate opens a report and returns the place of its client in the roster.
+// stays says whether a client is enrolled now: it may have been revoked since a round was opened.
+func (s *Service) stays(id wire.ID) bool {
+	now := s.members()
+	if now == nil {
+		return false
+	}
+	_, _, ok := now.find(id)
+	return ok
+}
+
+// caller is a client's number for endpoint.Prove, which stays when the roster changes.
+func caller(id wire.ID) int { return int(binary.BigEndian.Uint64(id[:]) & math.MaxInt) }
+
+// authenticate opens a report and returns the place of its client in the round's roster.
 func (s *Service) authenticate(ctx context.Context, r *round, body []byte, now time.Time) (report wire.Report, place int, err error) {
 	began := time.Now()
 	report, err = s.config.Keys.OpenReport(body, r.ann.PartBytes(), r.ann.ShareBytes)
@@ -203,8 +217,8 @@ func (s *Service) authenticate(ctx context.Context, r *round, body []byte, now t
 	case err != nil:
 		return report, 0, pure.Refuse(wire.Malformed, "")
 	}
-	place, _, ok := s.roster.find(report.Client)
-	if !ok {
+	place, _, ok := r.roster.find(report.Client)
+	if !ok || !s.stays(report.Client) {
 		return report, 0, pure.Refuse(wire.NotEnrolled, "")
 	}
 	began = time.Now()
@@ -223,7 +237,7 @@ func (s *Service) authenticate(ctx context.Context, r *round, body []byte, now t
 // storeReport stores a report, and returns when it is durable.
 func (s *Service) storeReport(ctx context.Context, r *round, report wire.Report, place int) error {
 	// Check this only after authentication: only the client itself may learn whether it is drawn.
-	if !r.drawn.Has(report.Client) {
+	if !r.has(report.Client) {
 		return pure.Refuse(wire.NotDrawn, "")
 	}
 	var tag [pure.TagSize]byte
@@ -277,8 +291,7 @@ func (s *Service) ask(ctx context.Context, body []byte, now time.Time) (bool, er
 	if err != nil {
 		return false, pure.Refuse(wire.Malformed, "no ask of this version")
 	}
-	place, _, ok := s.roster.find(m.Client)
-	if !ok {
+	if !s.stays(m.Client) {
 		return false, pure.Refuse(wire.NotEnrolled, "")
 	}
 	key, err := s.sessionKey(ctx, m.Client, m.Session, now)
@@ -288,8 +301,8 @@ func (s *Service) ask(ctx context.Context, body []byte, now time.Time) (bool, er
 	if wire.Authentic(&m, key) != nil {
 		return false, errMAC
 	}
-	endpoint.Prove(ctx, place)
-	s.noteSession(place, m.Session)
+	endpoint.Prove(ctx, caller(m.Client))
+	s.noteSession(m.Client, m.Session)
 	r, err := s.roundForStranger(ctx, m.Announcement)
 	if err != nil {
 		return false, err
@@ -297,7 +310,10 @@ func (s *Service) ask(ctx context.Context, body []byte, now time.Time) (bool, er
 	if r.closed.Load() || now.After(r.deadline) {
 		return false, errClosed
 	}
-	return r.drawn.Has(m.Client), nil
+	if _, _, ok := r.roster.find(m.Client); !ok {
+		return false, pure.Refuse(wire.NotEnrolled, "joined after the round was announced")
+	}
+	return r.has(m.Client), nil
 }
 
 // weighted is a semaphore for bytes; who waits longest goes first.

@@ -7,15 +7,21 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"sync/atomic"
 
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// roster holds the enrolled clients, in some 50 bytes each. It does not change.
+// roster holds the enrolled clients, in some 60 bytes each. Its clients do not change.
 type roster struct {
 	ids    []wire.ID // ascending
 	keys   []byte    // 32 bytes each, in the same order
 	digest [32]byte
+	// statement is the registrar's, also as it was signed; zero if there is no registrar.
+	statement wire.Roster
+	signed    []byte
+	// sessionEnds is when each client's last seen session ends, in the same order.
+	sessionEnds []atomic.Int64
 	// starts[x] is the place of the first id whose leading bits are at least x. Ids are
 	// digests, so only a few share their leading bits.
 	starts []uint32
@@ -40,7 +46,7 @@ func newRoster(keys []ed25519.PublicKey) (*roster, error) {
 			return nil, fmt.Errorf("shuffler: client %d of the roster is enrolled twice", from)
 		}
 	}
-	r.digest = wire.RosterDigest(r.ids)
+	r.digest, r.sessionEnds = wire.RosterDigest(r.ids), make([]atomic.Int64, len(r.ids))
 	bits := max(0, bits.Len(uint(len(r.ids)))-3)
 	r.shift = 64 - bits
 	r.starts = make([]uint32, 1<<bits+1)
@@ -66,4 +72,23 @@ func (r *roster) find(id wire.ID) (int, ed25519.PublicKey, bool) {
 	}
 	i += from
 	return i, r.keys[i*ed25519.PublicKeySize : (i+1)*ed25519.PublicKeySize], true
+}
+
+// clone returns a roster of the same clients, for another statement.
+func (r *roster) clone() *roster {
+	return &roster{ids: r.ids, keys: r.keys, digest: r.digest, statement: r.statement, signed: r.signed, sessionEnds: r.sessionEnds, starts: r.starts, shift: r.shift}
+}
+
+// inherit takes over the known sessions of the clients that were enrolled before.
+func (r *roster) inherit(before *roster) {
+	if before == nil {
+		return
+	}
+	for i, id := range before.ids {
+		if end := before.sessionEnds[i].Load(); end != 0 {
+			if place, _, ok := r.find(id); ok {
+				r.sessionEnds[place].Store(end)
+			}
+		}
+	}
 }

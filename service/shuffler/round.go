@@ -28,11 +28,14 @@ type round struct {
 	closed   atomic.Bool
 
 	// The following fields are for an open round only:
-	sizes map[[8]byte]int64 // size of a sealed report
-	order cipher.Block
-	drawn pure.Drawn
-	vault *vault
-	pack  *packer
+	roster    *roster           // clients who may report, unless they are revoked; places in what follows are places in it
+	block     *roster           // in Once: the epoch's clients, among whom the round's block was drawn
+	enrolment []byte            // signed; nil without a registrar
+	sizes     map[[8]byte]int64 // size of a sealed report
+	order     cipher.Block
+	drawn     pure.Drawn
+	vault     *vault
+	pack      *packer
 	// seen holds, for each enrolled client, a part of the tag of the report that this
 	// process stored, so that a repetition need not be stored; 0 if there is none.
 	seen     []atomic.Uint64
@@ -163,9 +166,10 @@ func (s *Service) newRound(ctx context.Context, digest [32]byte, rec *record) (*
 		r.closed.Store(true)
 		return r, nil
 	}
-	if rec.Roster != s.roster.digest {
-		return nil, errors.New("shuffler: the roster has changed since the round was opened")
+	if r.roster, err = s.rosterOf(ctx, rec.Roster); err != nil {
+		return nil, err
 	}
+	r.enrolment = rec.Enrolment
 	if r.vault, err = s.openVault(ctx, digest); err != nil {
 		return nil, err
 	}
@@ -174,7 +178,7 @@ func (s *Service) newRound(ctx context.Context, digest [32]byte, rec *record) (*
 		return nil, err
 	}
 	r.order = pure.NewOrder(keys.order)
-	if r.drawn, err = s.draw(ctx, ann, keys); err != nil {
+	if r.drawn, err = s.draw(ctx, r, keys); err != nil {
 		return nil, err
 	}
 	r.sizes = map[[8]byte]int64{}
@@ -183,23 +187,40 @@ func (s *Service) newRound(ctx context.Context, digest [32]byte, rec *record) (*
 			return nil, err
 		}
 	}
-	r.seen = make([]atomic.Uint64, len(s.roster.ids))
+	r.seen = make([]atomic.Uint64, len(r.roster.ids))
 	r.pack = newPacker(s, r)
 	return r, nil
 }
 
-// draw returns who may report. The draw is a function of the announcement and of keys in the
-// store.
-func (s *Service) draw(ctx context.Context, ann wire.Announcement, keys links) (pure.Drawn, error) {
-	key := keys.draw
+// draw returns who may report. The draw is a function of the announcement, of keys in the store, and
+// of the roster that the round counts on; in Once, of the roster at the begin of the epoch.
+func (s *Service) draw(ctx context.Context, r *round, keys links) (pure.Drawn, error) {
+	key, ann, among := keys.draw, r.ann, r.roster
 	if ann.Participation == dp.Once {
-		e, err := s.epoch(ctx, ann)
+		e, err := s.epoch(ctx, ann, r.roster.digest)
 		if err != nil {
 			return pure.Drawn{}, err
 		}
 		copy(key[:], e.Key)
+		if e.Roster != r.roster.digest {
+			if among, err = s.rosterOf(ctx, e.Roster); err != nil {
+				return pure.Drawn{}, err
+			}
+			r.block, ann.Population = among, int64(len(among.ids))
+		}
 	}
-	return pure.NewDrawn(ann, key, s.roster.ids)
+	return pure.NewDrawn(ann, key, among.ids)
+}
+
+// has says whether a client of the round's roster is drawn. Who joined during an epoch waits for the
+// next one: the same person may have been in an earlier block by another key.
+func (r *round) has(id wire.ID) bool {
+	if r.block != nil {
+		if _, _, ok := r.block.find(id); !ok {
+			return false
+		}
+	}
+	return r.drawn.Has(id)
 }
 
 // forget frees the memory, and so the keys, of rounds that have ended, and drops rounds

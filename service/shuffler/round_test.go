@@ -79,7 +79,7 @@ func (w *world) destroyed(ann wire.Announcement) {
 		w.t.Errorf("left: secrets %v, streams %v", w.state.rounds(), slices.Collect(maps.Keys(w.state.streams)))
 	}
 	for k := range w.state.values {
-		if k != keyRecord(name) && k != keyLast(ann.Task) && k != keyEnrolment && kind(k) != "epoch" {
+		if k != keyRecord(name) && k != keyLast(ann.Task) && k != keyEnrolment && kind(k) != "epoch" && kind(k) != "head" && kind(k) != "taken" {
 			w.t.Errorf("left: %s", k)
 		}
 	}

@@ -35,6 +35,9 @@ func (s *Service) Run(ctx context.Context) error {
 	defer rounds.Wait()
 	tick := time.NewTicker(s.config.Poll)
 	defer tick.Stop()
+	if s.config.Registrar != nil && !s.config.FrontendOnly {
+		rounds.Go(func() { s.followRegistrar(ctx) })
+	}
 	var attended sync.Map // by name: one goroutine for a round at a time
 	for {
 		if !s.config.FrontendOnly {
@@ -82,6 +85,9 @@ func (s *Service) housekeep(ctx context.Context) {
 	}
 	if err := s.keepMasters(ctx, time.Now()); err != nil && ctx.Err() == nil {
 		s.config.Log.Warn("session secrets are not renewed", "error", err)
+	}
+	if err := s.dropRosters(ctx, time.Now()); err != nil && ctx.Err() == nil {
+		s.config.Log.Warn("old rosters are not deleted", "error", err)
 	}
 	for _, r := range s.live() {
 		if err := s.shareCounts(ctx, r); err != nil && ctx.Err() == nil {

@@ -251,7 +251,7 @@ func (s *Service) serveSession(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	session, err := s.session(r.Context(), body, time.Now())
+	session, err := s.session(r.Context(), body, r.Header.Get(wire.TakenHeader) != "", time.Now())
 	if err != nil {
 		s.refuse(w, err)
 		return
@@ -262,8 +262,8 @@ func (s *Service) serveSession(w http.ResponseWriter, r *http.Request) {
 }
 
 // session returns a session that is sealed to the client, so that a proxy that ends the
-// TLS connection does not get it.
-func (s *Service) session(ctx context.Context, signed []byte, now time.Time) ([]byte, error) {
+// TLS connection does not get it. If count is set it has the number of messages that were taken.
+func (s *Service) session(ctx context.Context, signed []byte, count bool, now time.Time) ([]byte, error) {
 	if !s.running.Load() {
 		return nil, errNotRunning
 	}
@@ -274,7 +274,11 @@ func (s *Service) session(ctx context.Context, signed []byte, now time.Time) ([]
 	if err != nil {
 		return nil, pure.Refuse(wire.Malformed, "no request of this version")
 	}
-	place, public, ok := s.roster.find(m.Client)
+	members, err := s.enrolled()
+	if err != nil {
+		return nil, err
+	}
+	_, public, ok := members.find(m.Client)
 	if !ok || m.Population != s.config.Population {
 		return nil, pure.Refuse(wire.NotEnrolled, "")
 	}
@@ -293,9 +297,13 @@ func (s *Service) session(ctx context.Context, signed []byte, now time.Time) ([]
 	if err != nil {
 		return nil, err
 	}
-	endpoint.Prove(ctx, place)
-	s.noteSession(place, end)
-	sealed, err := envelope.SealSession(m, wire.Session{Expires: end, Key: key})
+	endpoint.Prove(ctx, caller(m.Client))
+	s.noteSession(m.Client, end)
+	answer := wire.Session{Expires: end, Key: key}
+	if count { // others do not know this part
+		answer.Taken = s.takenOf(ctx, m.Client, now)
+	}
+	sealed, err := envelope.SealSession(m, answer)
 	if err != nil {
 		return nil, pure.Refuse(wire.Malformed, "nothing can be sealed to the key of the request")
 	}

@@ -12,7 +12,8 @@
 // riffle/protocol/shuffler describe. A mark in the store names each round that is under way.
 //
 // Counts by reason are all that leaves the process about clients. No address, id or time of
-// arrival is logged, measured or stored.
+// arrival is logged, measured or stored, but if Config.CountReports is set: then the store has a
+// number of messages for each client, which only the client is told.
 package shuffler
 
 import (
@@ -46,8 +47,10 @@ const (
 // Config has the decisions of the shuffler's operator.
 type Config struct {
 	Population wire.ID // Required.
-	// Roster holds the enrolled clients' signing keys. Required, in any order.
-	Roster []ed25519.PublicKey
+	// Roster holds the enrolled clients' signing keys, in any order. Required, unless there is a
+	// Registrar.
+	Roster    []ed25519.PublicKey
+	Registrar *Registrar
 	// Operator signs the enrolment and the statements on closed rounds. Required.
 	Operator ed25519.PrivateKey
 	// Coordinators lists the keys that may sign announcements. Required.
@@ -65,6 +68,9 @@ type Config struct {
 	Validity time.Duration
 	Store    storage // Required.
 
+	// CountReports counts durably how many messages were taken from each client, and tells it the
+	// count with its session, so that a client notices that its ledger was cut or restored.
+	CountReports bool
 	// FrontendOnly makes the service take reports only; other processes on the store close the
 	// rounds.
 	FrontendOnly bool
@@ -93,16 +99,20 @@ type Config struct {
 type Service struct {
 	config    Config
 	store     storage
-	name      string // names this process among those on the store
-	roster    *roster
+	name      string                 // names this process among those on the store
+	current   atomic.Pointer[roster] // the roster that is valid now
 	sizes     map[[8]byte]wire.Suite
 	slots     *weighted
 	strangers chan struct{} // a slot for each stranger's report that is being opened
 
-	lookup      chan struct{}  // a slot for the request that looks for a round in the store
-	marks       marks          // guarded by lookup
-	sessionEnds []atomic.Int64 // when each client's last seen session ends, by the client's place in the roster
+	lookup chan struct{} // a slot for the request that looks for a round in the store
+	marks  marks         // guarded by lookup
 
+	reading  sync.Mutex      // held while the roster is read from the store
+	dropping map[string]bool // rosters that nothing needed at the last look; used by Run alone, as the next field
+	dropNext time.Time
+
+	counts    takenCache
 	enrolment atomic.Pointer[signedEnrolment]
 	masters   masters
 	running   atomic.Bool
@@ -129,7 +139,13 @@ func New(c Config) (*Service, error) {
 		return nil, errors.New("shuffler: a coordinator's key is required")
 	case c.Keys == nil || c.Store == nil:
 		return nil, errors.New("shuffler: sealing keys and a store are required")
-	case c.MinReports < 1 || c.MinReports > int64(len(c.Roster)):
+	case c.Registrar != nil && (len(c.Registrar.Key) != ed25519.PublicKeySize || c.Registrar.Fetch == nil || c.Registrar.Every < 0):
+		return nil, errors.New("shuffler: the registrar's key and a way to fetch its roster are required")
+	case c.Registrar != nil && len(c.Roster) != 0:
+		return nil, errors.New("shuffler: a roster besides the registrar's")
+	case c.Registrar != nil && c.Operator.Public().(ed25519.PublicKey).Equal(c.Registrar.Key):
+		return nil, errors.New("shuffler: registrar and shuffler's operator have the same key: that operator could enrol anybody")
+	case c.MinReports < 1 || c.Registrar == nil && c.MinReports > int64(len(c.Roster)):
 		return nil, fmt.Errorf("shuffler: n-min = %d must be at least 1 and at most the %d enrolled", c.MinReports, len(c.Roster))
 	case c.Limits.MinDuration < 0 || c.Limits.MaxDuration < 0 || c.Limits.MaxReport < 0 || c.Validity < 0 ||
 		c.BlockWait < 0 || c.Poll < 0 || c.Lease < 0 || c.Bucket < 0 || c.InFlight < 0 || c.Keep < 0 || c.MostOpen < 0:
@@ -154,18 +170,27 @@ func New(c Config) (*Service, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	r, err := newRoster(c.Roster)
-	if err != nil {
-		return nil, err
+	var r *roster
+	if c.Registrar == nil {
+		var err error
+		if r, err = newRoster(c.Roster); err != nil {
+			return nil, err
+		}
+	} else {
+		own := *c.Registrar
+		own.Every = cmp.Or(own.Every, 5*time.Second)
+		c.Registrar = &own
 	}
 	c.Roster = nil // the roster has the keys
 	var id [10]byte
 	rand.Read(id[:]) // never fails
-	s := &Service{config: c, store: c.Store, roster: r, name: encodeName(id[:]), sizes: map[[8]byte]wire.Suite{},
+	s := &Service{config: c, store: c.Store, dropping: map[string]bool{}, name: encodeName(id[:]), sizes: map[[8]byte]wire.Suite{},
 		slots: newWeighted(c.InFlight), stopped: make(chan struct{}), shuffling: make(chan struct{}, 1),
 		rounds: map[[32]byte]*round{}, readers: map[string]*reader{}, wake: make(chan struct{}, 1)}
 	s.strangers, s.lookup = make(chan struct{}, runtime.GOMAXPROCS(0)), make(chan struct{}, 1)
-	s.sessionEnds = make([]atomic.Int64, len(r.ids))
+	if r != nil {
+		s.current.Store(r)
+	}
 	for _, k := range c.Keys.Keys {
 		s.sizes[k.ID()] = k.Suite
 	}
@@ -196,6 +221,7 @@ func (s *Service) Handlers() (clients, peers http.Handler) {
 	c.HandleFunc("POST /v1/ask", s.serveAsk)
 	m.HandleFunc("GET /v1/enrolment", s.serveEnrolment)
 	m.HandleFunc("POST /v1/rounds", only(s.serveOpen, Coordinator))
+	m.HandleFunc("POST /v1/ledger", only(s.serveLedger, Coordinator))
 	m.HandleFunc("GET /v1/rounds/{announcement}/closed", only(s.serveClosed, Coordinator, Aggregator))
 	m.HandleFunc("GET /v1/rounds/{announcement}/chunks", only(s.serveDigests, Coordinator, Aggregator))
 	m.HandleFunc("GET /v1/rounds/{announcement}/chunks/{index}", only(s.serveChunk, Coordinator, Aggregator))
@@ -231,6 +257,9 @@ func (s *Service) refuse(w http.ResponseWriter, err error) {
 func (s *Service) Ready(ctx context.Context) error {
 	if !s.running.Load() || s.enrolment.Load() == nil {
 		return errors.New("shuffler: not started")
+	}
+	if to := s.enrolment.Load().To; time.Now().Unix() >= to {
+		return fmt.Errorf("shuffler: the enrolment has ended, and the registrar has signed no newer roster")
 	}
 	if _, err := s.store.Get(ctx, keyEnrolment); err != nil {
 		return fmt.Errorf("shuffler: the store does not answer")

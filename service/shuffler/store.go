@@ -25,6 +25,9 @@ type storage interface {
 	Append(ctx context.Context, stream, msgID, suffix string, data []byte) (uint64, error)
 	Read(ctx context.Context, stream, filter string, from uint64) iter.Seq2[store.Message, error]
 
+	// Objects are large; they are the rosters that a registrar has signed, and counts.
+	PutObject(ctx context.Context, name string, data []byte) error
+	GetObject(ctx context.Context, name string) ([]byte, error)
 	List(ctx context.Context, k store.Kind, prefix string) ([]string, error)
 	Delete(ctx context.Context, k store.Kind, name string) error
 	// Acquire waits for a lease until ctx ends.

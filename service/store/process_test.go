@@ -24,6 +24,8 @@ func child(task string) {
 	switch f[0] {
 	case "write":
 		err = childWrite(f[1])
+	case "delete":
+		err = childDelete(f[1])
 	case "hold":
 		err = childHold(f[1])
 	case "migrate":

@@ -37,6 +37,8 @@ type Shuffler struct {
 	Asked func(method, path string)
 
 	mu        sync.Mutex
+	head      wire.Head // the furthest that the coordinator told
+	told      bool      // whether it told any
 	rounds    map[[32]byte]*round
 	last      map[[32]byte]int64
 	Opened    []wire.Announcement // in order, without repetitions
@@ -97,6 +99,9 @@ func (s *Shuffler) Open(coordinator ed25519.PublicKey, signed []byte) (status in
 	case a.Enrolment != wire.Digest(s.Enrolment) || a.Population != s.Enrolment.Clients || a.MinReports < s.Enrolment.MinReports:
 		return 403, wire.NotEnrolled
 	}
+	if a.Ledger == nil && s.told || a.Ledger != nil && !s.keep(*a.Ledger) {
+		return 412, wire.OldLedger
+	}
 	r := &round{a: a, closed: wire.RoundClosed{Announcement: digest, Round: a.Round}}
 	parts, shares := s.Fill(a)
 	if k := int64(len(parts)) / a.PerClient(); k < a.MinReports {
@@ -115,6 +120,22 @@ func (s *Shuffler) Open(coordinator ed25519.PublicKey, signed []byte) (status in
 	s.rounds[digest], s.last[a.Task] = r, a.Round
 	s.Opened = append(s.Opened, a)
 	return 204, ""
+}
+
+// Tell has the shuffler keep a head, as if the coordinator had told it.
+func (s *Shuffler) Tell(h wire.Head) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.head, s.told = h, true
+}
+
+// keep keeps a further head, and returns whether one could be what the told one became.
+func (s *Shuffler) keep(h wire.Head) bool {
+	if s.told && h.Follows(s.head) != nil {
+		return false
+	}
+	s.head, s.told = h, true
+	return true
 }
 
 // Closed returns the signed statement on a round that was opened.
@@ -167,6 +188,20 @@ func (s *Shuffler) Handler(coordinator ed25519.PublicKey, aggregator bool) http.
 		} else {
 			w.WriteHeader(status)
 		}
+	})
+	mux.HandleFunc("POST /v1/ledger", func(w http.ResponseWriter, q *http.Request) {
+		b, _ := io.ReadAll(q.Body)
+		message, err := wire.Verify(coordinator, wire.LabelHead, b)
+		m, broken := wire.Decode[wire.HeadStatement](message)
+		if err != nil || broken != nil {
+			refuse(w, 401, wire.BadSignature)
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.keep(m.Head)
+		m.Head = s.head
+		_, _ = w.Write(wire.Encode(m))
 	})
 	mux.HandleFunc("GET /v1/rounds/{a}/closed", func(w http.ResponseWriter, q *http.Request) {
 		if d, r := find(w, q); r != nil {

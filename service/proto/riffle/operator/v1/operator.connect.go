@@ -54,6 +54,9 @@ const (
 	// OperatorServiceGetModelProcedure is the fully-qualified name of the OperatorService's GetModel
 	// RPC.
 	OperatorServiceGetModelProcedure = "/riffle.operator.v1.OperatorService/GetModel"
+	// OperatorServiceGetAnswerProcedure is the fully-qualified name of the OperatorService's GetAnswer
+	// RPC.
+	OperatorServiceGetAnswerProcedure = "/riffle.operator.v1.OperatorService/GetAnswer"
 	// OperatorServiceStopTaskProcedure is the fully-qualified name of the OperatorService's StopTask
 	// RPC.
 	OperatorServiceStopTaskProcedure = "/riffle.operator.v1.OperatorService/StopTask"
@@ -81,6 +84,8 @@ type OperatorServiceClient interface {
 	GetTask(context.Context, *connect.Request[GetTaskRequest]) (*connect.Response[GetTaskResponse], error)
 	// GetModel returns the last released model as a file that riffle eval reads.
 	GetModel(context.Context, *connect.Request[GetModelRequest]) (*connect.Response[GetModelResponse], error)
+	// GetAnswer returns the answer to a task's question. A task without one refuses.
+	GetAnswer(context.Context, *connect.Request[GetAnswerRequest]) (*connect.Response[GetAnswerResponse], error)
 	// StopTask ends a task; a round that is open is destroyed unread. What was
 	// released stays valid, and what was charged stays charged.
 	StopTask(context.Context, *connect.Request[StopTaskRequest]) (*connect.Response[StopTaskResponse], error)
@@ -134,6 +139,12 @@ func NewOperatorServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			connect.WithSchema(operatorServiceMethods.ByName("GetModel")),
 			connect.WithClientOptions(opts...),
 		),
+		getAnswer: connect.NewClient[GetAnswerRequest, GetAnswerResponse](
+			httpClient,
+			baseURL+OperatorServiceGetAnswerProcedure,
+			connect.WithSchema(operatorServiceMethods.ByName("GetAnswer")),
+			connect.WithClientOptions(opts...),
+		),
 		stopTask: connect.NewClient[StopTaskRequest, StopTaskResponse](
 			httpClient,
 			baseURL+OperatorServiceStopTaskProcedure,
@@ -168,6 +179,7 @@ type operatorServiceClient struct {
 	listTasks  *connect.Client[ListTasksRequest, ListTasksResponse]
 	getTask    *connect.Client[GetTaskRequest, GetTaskResponse]
 	getModel   *connect.Client[GetModelRequest, GetModelResponse]
+	getAnswer  *connect.Client[GetAnswerRequest, GetAnswerResponse]
 	stopTask   *connect.Client[StopTaskRequest, StopTaskResponse]
 	resumeTask *connect.Client[ResumeTaskRequest, ResumeTaskResponse]
 	removeTask *connect.Client[RemoveTaskRequest, RemoveTaskResponse]
@@ -197,6 +209,11 @@ func (c *operatorServiceClient) GetTask(ctx context.Context, req *connect.Reques
 // GetModel calls riffle.operator.v1.OperatorService.GetModel.
 func (c *operatorServiceClient) GetModel(ctx context.Context, req *connect.Request[GetModelRequest]) (*connect.Response[GetModelResponse], error) {
 	return c.getModel.CallUnary(ctx, req)
+}
+
+// GetAnswer calls riffle.operator.v1.OperatorService.GetAnswer.
+func (c *operatorServiceClient) GetAnswer(ctx context.Context, req *connect.Request[GetAnswerRequest]) (*connect.Response[GetAnswerResponse], error) {
+	return c.getAnswer.CallUnary(ctx, req)
 }
 
 // StopTask calls riffle.operator.v1.OperatorService.StopTask.
@@ -232,6 +249,8 @@ type OperatorServiceHandler interface {
 	GetTask(context.Context, *connect.Request[GetTaskRequest]) (*connect.Response[GetTaskResponse], error)
 	// GetModel returns the last released model as a file that riffle eval reads.
 	GetModel(context.Context, *connect.Request[GetModelRequest]) (*connect.Response[GetModelResponse], error)
+	// GetAnswer returns the answer to a task's question. A task without one refuses.
+	GetAnswer(context.Context, *connect.Request[GetAnswerRequest]) (*connect.Response[GetAnswerResponse], error)
 	// StopTask ends a task; a round that is open is destroyed unread. What was
 	// released stays valid, and what was charged stays charged.
 	StopTask(context.Context, *connect.Request[StopTaskRequest]) (*connect.Response[StopTaskResponse], error)
@@ -281,6 +300,12 @@ func NewOperatorServiceHandler(svc OperatorServiceHandler, opts ...connect.Handl
 		connect.WithSchema(operatorServiceMethods.ByName("GetModel")),
 		connect.WithHandlerOptions(opts...),
 	)
+	operatorServiceGetAnswerHandler := connect.NewUnaryHandler(
+		OperatorServiceGetAnswerProcedure,
+		svc.GetAnswer,
+		connect.WithSchema(operatorServiceMethods.ByName("GetAnswer")),
+		connect.WithHandlerOptions(opts...),
+	)
 	operatorServiceStopTaskHandler := connect.NewUnaryHandler(
 		OperatorServiceStopTaskProcedure,
 		svc.StopTask,
@@ -317,6 +342,8 @@ func NewOperatorServiceHandler(svc OperatorServiceHandler, opts ...connect.Handl
 			operatorServiceGetTaskHandler.ServeHTTP(w, r)
 		case OperatorServiceGetModelProcedure:
 			operatorServiceGetModelHandler.ServeHTTP(w, r)
+		case OperatorServiceGetAnswerProcedure:
+			operatorServiceGetAnswerHandler.ServeHTTP(w, r)
 		case OperatorServiceStopTaskProcedure:
 			operatorServiceStopTaskHandler.ServeHTTP(w, r)
 		case OperatorServiceResumeTaskProcedure:
@@ -352,6 +379,10 @@ func (UnimplementedOperatorServiceHandler) GetTask(context.Context, *connect.Req
 
 func (UnimplementedOperatorServiceHandler) GetModel(context.Context, *connect.Request[GetModelRequest]) (*connect.Response[GetModelResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("riffle.operator.v1.OperatorService.GetModel is not implemented"))
+}
+
+func (UnimplementedOperatorServiceHandler) GetAnswer(context.Context, *connect.Request[GetAnswerRequest]) (*connect.Response[GetAnswerResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("riffle.operator.v1.OperatorService.GetAnswer is not implemented"))
 }
 
 func (UnimplementedOperatorServiceHandler) StopTask(context.Context, *connect.Request[StopTaskRequest]) (*connect.Response[StopTaskResponse], error) {

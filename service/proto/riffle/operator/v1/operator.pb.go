@@ -209,7 +209,7 @@ type CreateTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// For people; lower case letters, digits and dashes.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// YAML with the settings of `riffle train`.
+	// YAML with the settings of `riffle train`, or of a question, which says measure.
 	Config string `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
 	// How long clients have to report; 0: as the coordinator is configured.
 	RoundSeconds float64 `protobuf:"fixed64,3,opt,name=round_seconds,json=roundSeconds,proto3" json:"round_seconds,omitempty"`
@@ -686,6 +686,105 @@ func (x *GetModelResponse) GetTask() *Task {
 	return nil
 }
 
+type GetAnswerRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetAnswerRequest) Reset() {
+	*x = GetAnswerRequest{}
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetAnswerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetAnswerRequest) ProtoMessage() {}
+
+func (x *GetAnswerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetAnswerRequest.ProtoReflect.Descriptor instead.
+func (*GetAnswerRequest) Descriptor() ([]byte, []int) {
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *GetAnswerRequest) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+type GetAnswerResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The answer in JSON, as riffle task answer --json prints it. The same release gives the
+	// same numbers whenever it is asked for.
+	Json []byte `protobuf:"bytes,1,opt,name=json,proto3" json:"json,omitempty"`
+	// The task as it was when the answer was made.
+	Task          *Task `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetAnswerResponse) Reset() {
+	*x = GetAnswerResponse{}
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetAnswerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetAnswerResponse) ProtoMessage() {}
+
+func (x *GetAnswerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetAnswerResponse.ProtoReflect.Descriptor instead.
+func (*GetAnswerResponse) Descriptor() ([]byte, []int) {
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *GetAnswerResponse) GetJson() []byte {
+	if x != nil {
+		return x.Json
+	}
+	return nil
+}
+
+func (x *GetAnswerResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
 type StopTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Task  string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
@@ -697,7 +796,7 @@ type StopTaskRequest struct {
 
 func (x *StopTaskRequest) Reset() {
 	*x = StopTaskRequest{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[12]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -709,7 +808,7 @@ func (x *StopTaskRequest) String() string {
 func (*StopTaskRequest) ProtoMessage() {}
 
 func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[12]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -722,7 +821,7 @@ func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskRequest.ProtoReflect.Descriptor instead.
 func (*StopTaskRequest) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{12}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *StopTaskRequest) GetTask() string {
@@ -748,7 +847,7 @@ type StopTaskResponse struct {
 
 func (x *StopTaskResponse) Reset() {
 	*x = StopTaskResponse{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[13]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -760,7 +859,7 @@ func (x *StopTaskResponse) String() string {
 func (*StopTaskResponse) ProtoMessage() {}
 
 func (x *StopTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[13]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -773,7 +872,7 @@ func (x *StopTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskResponse.ProtoReflect.Descriptor instead.
 func (*StopTaskResponse) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{13}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StopTaskResponse) GetTask() *Task {
@@ -792,7 +891,7 @@ type ResumeTaskRequest struct {
 
 func (x *ResumeTaskRequest) Reset() {
 	*x = ResumeTaskRequest{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[14]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -804,7 +903,7 @@ func (x *ResumeTaskRequest) String() string {
 func (*ResumeTaskRequest) ProtoMessage() {}
 
 func (x *ResumeTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[14]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -817,7 +916,7 @@ func (x *ResumeTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTaskRequest) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{14}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ResumeTaskRequest) GetTask() string {
@@ -836,7 +935,7 @@ type ResumeTaskResponse struct {
 
 func (x *ResumeTaskResponse) Reset() {
 	*x = ResumeTaskResponse{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[15]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -848,7 +947,7 @@ func (x *ResumeTaskResponse) String() string {
 func (*ResumeTaskResponse) ProtoMessage() {}
 
 func (x *ResumeTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[15]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -861,7 +960,7 @@ func (x *ResumeTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTaskResponse) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{15}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ResumeTaskResponse) GetTask() *Task {
@@ -880,7 +979,7 @@ type RemoveTaskRequest struct {
 
 func (x *RemoveTaskRequest) Reset() {
 	*x = RemoveTaskRequest{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[16]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -892,7 +991,7 @@ func (x *RemoveTaskRequest) String() string {
 func (*RemoveTaskRequest) ProtoMessage() {}
 
 func (x *RemoveTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[16]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -905,7 +1004,7 @@ func (x *RemoveTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveTaskRequest.ProtoReflect.Descriptor instead.
 func (*RemoveTaskRequest) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{16}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RemoveTaskRequest) GetTask() string {
@@ -923,7 +1022,7 @@ type RemoveTaskResponse struct {
 
 func (x *RemoveTaskResponse) Reset() {
 	*x = RemoveTaskResponse{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[17]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -935,7 +1034,7 @@ func (x *RemoveTaskResponse) String() string {
 func (*RemoveTaskResponse) ProtoMessage() {}
 
 func (x *RemoveTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[17]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -948,7 +1047,7 @@ func (x *RemoveTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveTaskResponse.ProtoReflect.Descriptor instead.
 func (*RemoveTaskResponse) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{17}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{19}
 }
 
 type Task struct {
@@ -1016,13 +1115,19 @@ type Task struct {
 	Numbers         map[string]float64 `protobuf:"bytes,41,rep,name=numbers,proto3" json:"numbers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	EvaluatedRound  int64              `protobuf:"varint,42,opt,name=evaluated_round,json=evaluatedRound,proto3" json:"evaluated_round,omitempty"`
 	EvaluationError string             `protobuf:"bytes,43,opt,name=evaluation_error,json=evaluationError,proto3" json:"evaluation_error,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Of a vector sum: who adds the noise, clients or aggregators, and the proofs that reports
+	// carry; empty: none.
+	NoiseBy string `protobuf:"bytes,44,opt,name=noise_by,json=noiseBy,proto3" json:"noise_by,omitempty"`
+	Proofs  string `protobuf:"bytes,45,opt,name=proofs,proto3" json:"proofs,omitempty"`
+	// The kind of question that the task asks, such as histogram; empty: it trains a model.
+	Question      string `protobuf:"bytes,46,opt,name=question,proto3" json:"question,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[18]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1034,7 +1139,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[18]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1047,7 +1152,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{18}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Task) GetId() string {
@@ -1316,6 +1421,27 @@ func (x *Task) GetEvaluationError() string {
 	return ""
 }
 
+func (x *Task) GetNoiseBy() string {
+	if x != nil {
+		return x.NoiseBy
+	}
+	return ""
+}
+
+func (x *Task) GetProofs() string {
+	if x != nil {
+		return x.Proofs
+	}
+	return ""
+}
+
+func (x *Task) GetQuestion() string {
+	if x != nil {
+		return x.Question
+	}
+	return ""
+}
+
 type GetLedgerRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1324,7 +1450,7 @@ type GetLedgerRequest struct {
 
 func (x *GetLedgerRequest) Reset() {
 	*x = GetLedgerRequest{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[19]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1336,7 +1462,7 @@ func (x *GetLedgerRequest) String() string {
 func (*GetLedgerRequest) ProtoMessage() {}
 
 func (x *GetLedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[19]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1349,7 +1475,7 @@ func (x *GetLedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLedgerRequest.ProtoReflect.Descriptor instead.
 func (*GetLedgerRequest) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{19}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{21}
 }
 
 type GetLedgerResponse struct {
@@ -1368,7 +1494,7 @@ type GetLedgerResponse struct {
 
 func (x *GetLedgerResponse) Reset() {
 	*x = GetLedgerResponse{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[20]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1380,7 +1506,7 @@ func (x *GetLedgerResponse) String() string {
 func (*GetLedgerResponse) ProtoMessage() {}
 
 func (x *GetLedgerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[20]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1393,7 +1519,7 @@ func (x *GetLedgerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLedgerResponse.ProtoReflect.Descriptor instead.
 func (*GetLedgerResponse) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{20}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetLedgerResponse) GetEntries() []*LedgerEntry {
@@ -1445,7 +1571,7 @@ type LedgerEntry struct {
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[21]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1457,7 +1583,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[21]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1470,7 +1596,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{21}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *LedgerEntry) GetSequence() int64 {
@@ -1557,6 +1683,11 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\x04task\x18\x01 \x01(\tR\x04task\"b\n" +
 	"\x10GetModelResponse\x12 \n" +
 	"\vsafetensors\x18\x01 \x01(\fR\vsafetensors\x12,\n" +
+	"\x04task\x18\x02 \x01(\v2\x18.riffle.operator.v1.TaskR\x04task\"&\n" +
+	"\x10GetAnswerRequest\x12\x12\n" +
+	"\x04task\x18\x01 \x01(\tR\x04task\"U\n" +
+	"\x11GetAnswerResponse\x12\x12\n" +
+	"\x04json\x18\x01 \x01(\fR\x04json\x12,\n" +
 	"\x04task\x18\x02 \x01(\v2\x18.riffle.operator.v1.TaskR\x04task\"=\n" +
 	"\x0fStopTaskRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x16\n" +
@@ -1569,7 +1700,7 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\x04task\x18\x01 \x01(\v2\x18.riffle.operator.v1.TaskR\x04task\"'\n" +
 	"\x11RemoveTaskRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\"\x14\n" +
-	"\x12RemoveTaskResponse\"\xdd\v\n" +
+	"\x12RemoveTaskResponse\"\xac\f\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -1611,7 +1742,10 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\x14largest_report_tries\x18( \x01(\x03R\x12largestReportTries\x12?\n" +
 	"\anumbers\x18) \x03(\v2%.riffle.operator.v1.Task.NumbersEntryR\anumbers\x12'\n" +
 	"\x0fevaluated_round\x18* \x01(\x03R\x0eevaluatedRound\x12)\n" +
-	"\x10evaluation_error\x18+ \x01(\tR\x0fevaluationError\x1a;\n" +
+	"\x10evaluation_error\x18+ \x01(\tR\x0fevaluationError\x12\x19\n" +
+	"\bnoise_by\x18, \x01(\tR\anoiseBy\x12\x16\n" +
+	"\x06proofs\x18- \x01(\tR\x06proofs\x12\x1a\n" +
+	"\bquestion\x18. \x01(\tR\bquestion\x1a;\n" +
 	"\rRejectedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a9\n" +
@@ -1638,14 +1772,15 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\x05round\x18\x03 \x01(\x03R\x05round\x12\"\n" +
 	"\fannouncement\x18\x04 \x01(\tR\fannouncement\x12\x14\n" +
 	"\x05batch\x18\x05 \x01(\tR\x05batch\x12\x14\n" +
-	"\x05event\x18\x06 \x01(\tR\x05event2\xb8\x06\n" +
+	"\x05event\x18\x06 \x01(\tR\x05event2\x92\a\n" +
 	"\x0fOperatorService\x12X\n" +
 	"\tGetStatus\x12$.riffle.operator.v1.GetStatusRequest\x1a%.riffle.operator.v1.GetStatusResponse\x12[\n" +
 	"\n" +
 	"CreateTask\x12%.riffle.operator.v1.CreateTaskRequest\x1a&.riffle.operator.v1.CreateTaskResponse\x12X\n" +
 	"\tListTasks\x12$.riffle.operator.v1.ListTasksRequest\x1a%.riffle.operator.v1.ListTasksResponse\x12R\n" +
 	"\aGetTask\x12\".riffle.operator.v1.GetTaskRequest\x1a#.riffle.operator.v1.GetTaskResponse\x12U\n" +
-	"\bGetModel\x12#.riffle.operator.v1.GetModelRequest\x1a$.riffle.operator.v1.GetModelResponse\x12U\n" +
+	"\bGetModel\x12#.riffle.operator.v1.GetModelRequest\x1a$.riffle.operator.v1.GetModelResponse\x12X\n" +
+	"\tGetAnswer\x12$.riffle.operator.v1.GetAnswerRequest\x1a%.riffle.operator.v1.GetAnswerResponse\x12U\n" +
 	"\bStopTask\x12#.riffle.operator.v1.StopTaskRequest\x1a$.riffle.operator.v1.StopTaskResponse\x12[\n" +
 	"\n" +
 	"ResumeTask\x12%.riffle.operator.v1.ResumeTaskRequest\x1a&.riffle.operator.v1.ResumeTaskResponse\x12[\n" +
@@ -1665,7 +1800,7 @@ func file_riffle_operator_v1_operator_proto_rawDescGZIP() []byte {
 	return file_riffle_operator_v1_operator_proto_rawDescData
 }
 
-var file_riffle_operator_v1_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_riffle_operator_v1_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_riffle_operator_v1_operator_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),   // 0: riffle.operator.v1.GetStatusRequest
 	(*GetStatusResponse)(nil),  // 1: riffle.operator.v1.GetStatusResponse
@@ -1679,56 +1814,61 @@ var file_riffle_operator_v1_operator_proto_goTypes = []any{
 	(*GetTaskResponse)(nil),    // 9: riffle.operator.v1.GetTaskResponse
 	(*GetModelRequest)(nil),    // 10: riffle.operator.v1.GetModelRequest
 	(*GetModelResponse)(nil),   // 11: riffle.operator.v1.GetModelResponse
-	(*StopTaskRequest)(nil),    // 12: riffle.operator.v1.StopTaskRequest
-	(*StopTaskResponse)(nil),   // 13: riffle.operator.v1.StopTaskResponse
-	(*ResumeTaskRequest)(nil),  // 14: riffle.operator.v1.ResumeTaskRequest
-	(*ResumeTaskResponse)(nil), // 15: riffle.operator.v1.ResumeTaskResponse
-	(*RemoveTaskRequest)(nil),  // 16: riffle.operator.v1.RemoveTaskRequest
-	(*RemoveTaskResponse)(nil), // 17: riffle.operator.v1.RemoveTaskResponse
-	(*Task)(nil),               // 18: riffle.operator.v1.Task
-	(*GetLedgerRequest)(nil),   // 19: riffle.operator.v1.GetLedgerRequest
-	(*GetLedgerResponse)(nil),  // 20: riffle.operator.v1.GetLedgerResponse
-	(*LedgerEntry)(nil),        // 21: riffle.operator.v1.LedgerEntry
-	nil,                        // 22: riffle.operator.v1.Task.RejectedEntry
-	nil,                        // 23: riffle.operator.v1.Task.FailedEntry
-	nil,                        // 24: riffle.operator.v1.Task.NumbersEntry
+	(*GetAnswerRequest)(nil),   // 12: riffle.operator.v1.GetAnswerRequest
+	(*GetAnswerResponse)(nil),  // 13: riffle.operator.v1.GetAnswerResponse
+	(*StopTaskRequest)(nil),    // 14: riffle.operator.v1.StopTaskRequest
+	(*StopTaskResponse)(nil),   // 15: riffle.operator.v1.StopTaskResponse
+	(*ResumeTaskRequest)(nil),  // 16: riffle.operator.v1.ResumeTaskRequest
+	(*ResumeTaskResponse)(nil), // 17: riffle.operator.v1.ResumeTaskResponse
+	(*RemoveTaskRequest)(nil),  // 18: riffle.operator.v1.RemoveTaskRequest
+	(*RemoveTaskResponse)(nil), // 19: riffle.operator.v1.RemoveTaskResponse
+	(*Task)(nil),               // 20: riffle.operator.v1.Task
+	(*GetLedgerRequest)(nil),   // 21: riffle.operator.v1.GetLedgerRequest
+	(*GetLedgerResponse)(nil),  // 22: riffle.operator.v1.GetLedgerResponse
+	(*LedgerEntry)(nil),        // 23: riffle.operator.v1.LedgerEntry
+	nil,                        // 24: riffle.operator.v1.Task.RejectedEntry
+	nil,                        // 25: riffle.operator.v1.Task.FailedEntry
+	nil,                        // 26: riffle.operator.v1.Task.NumbersEntry
 }
 var file_riffle_operator_v1_operator_proto_depIdxs = []int32{
 	2,  // 0: riffle.operator.v1.GetStatusResponse.peers:type_name -> riffle.operator.v1.Peer
-	18, // 1: riffle.operator.v1.CreateTaskResponse.task:type_name -> riffle.operator.v1.Task
+	20, // 1: riffle.operator.v1.CreateTaskResponse.task:type_name -> riffle.operator.v1.Task
 	5,  // 2: riffle.operator.v1.CreateTaskResponse.plan:type_name -> riffle.operator.v1.Plan
-	18, // 3: riffle.operator.v1.ListTasksResponse.tasks:type_name -> riffle.operator.v1.Task
-	18, // 4: riffle.operator.v1.GetTaskResponse.task:type_name -> riffle.operator.v1.Task
-	18, // 5: riffle.operator.v1.GetModelResponse.task:type_name -> riffle.operator.v1.Task
-	18, // 6: riffle.operator.v1.StopTaskResponse.task:type_name -> riffle.operator.v1.Task
-	18, // 7: riffle.operator.v1.ResumeTaskResponse.task:type_name -> riffle.operator.v1.Task
-	22, // 8: riffle.operator.v1.Task.rejected:type_name -> riffle.operator.v1.Task.RejectedEntry
-	23, // 9: riffle.operator.v1.Task.failed:type_name -> riffle.operator.v1.Task.FailedEntry
-	24, // 10: riffle.operator.v1.Task.numbers:type_name -> riffle.operator.v1.Task.NumbersEntry
-	21, // 11: riffle.operator.v1.GetLedgerResponse.entries:type_name -> riffle.operator.v1.LedgerEntry
-	0,  // 12: riffle.operator.v1.OperatorService.GetStatus:input_type -> riffle.operator.v1.GetStatusRequest
-	3,  // 13: riffle.operator.v1.OperatorService.CreateTask:input_type -> riffle.operator.v1.CreateTaskRequest
-	6,  // 14: riffle.operator.v1.OperatorService.ListTasks:input_type -> riffle.operator.v1.ListTasksRequest
-	8,  // 15: riffle.operator.v1.OperatorService.GetTask:input_type -> riffle.operator.v1.GetTaskRequest
-	10, // 16: riffle.operator.v1.OperatorService.GetModel:input_type -> riffle.operator.v1.GetModelRequest
-	12, // 17: riffle.operator.v1.OperatorService.StopTask:input_type -> riffle.operator.v1.StopTaskRequest
-	14, // 18: riffle.operator.v1.OperatorService.ResumeTask:input_type -> riffle.operator.v1.ResumeTaskRequest
-	16, // 19: riffle.operator.v1.OperatorService.RemoveTask:input_type -> riffle.operator.v1.RemoveTaskRequest
-	19, // 20: riffle.operator.v1.OperatorService.GetLedger:input_type -> riffle.operator.v1.GetLedgerRequest
-	1,  // 21: riffle.operator.v1.OperatorService.GetStatus:output_type -> riffle.operator.v1.GetStatusResponse
-	4,  // 22: riffle.operator.v1.OperatorService.CreateTask:output_type -> riffle.operator.v1.CreateTaskResponse
-	7,  // 23: riffle.operator.v1.OperatorService.ListTasks:output_type -> riffle.operator.v1.ListTasksResponse
-	9,  // 24: riffle.operator.v1.OperatorService.GetTask:output_type -> riffle.operator.v1.GetTaskResponse
-	11, // 25: riffle.operator.v1.OperatorService.GetModel:output_type -> riffle.operator.v1.GetModelResponse
-	13, // 26: riffle.operator.v1.OperatorService.StopTask:output_type -> riffle.operator.v1.StopTaskResponse
-	15, // 27: riffle.operator.v1.OperatorService.ResumeTask:output_type -> riffle.operator.v1.ResumeTaskResponse
-	17, // 28: riffle.operator.v1.OperatorService.RemoveTask:output_type -> riffle.operator.v1.RemoveTaskResponse
-	20, // 29: riffle.operator.v1.OperatorService.GetLedger:output_type -> riffle.operator.v1.GetLedgerResponse
-	21, // [21:30] is the sub-list for method output_type
-	12, // [12:21] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	20, // 3: riffle.operator.v1.ListTasksResponse.tasks:type_name -> riffle.operator.v1.Task
+	20, // 4: riffle.operator.v1.GetTaskResponse.task:type_name -> riffle.operator.v1.Task
+	20, // 5: riffle.operator.v1.GetModelResponse.task:type_name -> riffle.operator.v1.Task
+	20, // 6: riffle.operator.v1.GetAnswerResponse.task:type_name -> riffle.operator.v1.Task
+	20, // 7: riffle.operator.v1.StopTaskResponse.task:type_name -> riffle.operator.v1.Task
+	20, // 8: riffle.operator.v1.ResumeTaskResponse.task:type_name -> riffle.operator.v1.Task
+	24, // 9: riffle.operator.v1.Task.rejected:type_name -> riffle.operator.v1.Task.RejectedEntry
+	25, // 10: riffle.operator.v1.Task.failed:type_name -> riffle.operator.v1.Task.FailedEntry
+	26, // 11: riffle.operator.v1.Task.numbers:type_name -> riffle.operator.v1.Task.NumbersEntry
+	23, // 12: riffle.operator.v1.GetLedgerResponse.entries:type_name -> riffle.operator.v1.LedgerEntry
+	0,  // 13: riffle.operator.v1.OperatorService.GetStatus:input_type -> riffle.operator.v1.GetStatusRequest
+	3,  // 14: riffle.operator.v1.OperatorService.CreateTask:input_type -> riffle.operator.v1.CreateTaskRequest
+	6,  // 15: riffle.operator.v1.OperatorService.ListTasks:input_type -> riffle.operator.v1.ListTasksRequest
+	8,  // 16: riffle.operator.v1.OperatorService.GetTask:input_type -> riffle.operator.v1.GetTaskRequest
+	10, // 17: riffle.operator.v1.OperatorService.GetModel:input_type -> riffle.operator.v1.GetModelRequest
+	12, // 18: riffle.operator.v1.OperatorService.GetAnswer:input_type -> riffle.operator.v1.GetAnswerRequest
+	14, // 19: riffle.operator.v1.OperatorService.StopTask:input_type -> riffle.operator.v1.StopTaskRequest
+	16, // 20: riffle.operator.v1.OperatorService.ResumeTask:input_type -> riffle.operator.v1.ResumeTaskRequest
+	18, // 21: riffle.operator.v1.OperatorService.RemoveTask:input_type -> riffle.operator.v1.RemoveTaskRequest
+	21, // 22: riffle.operator.v1.OperatorService.GetLedger:input_type -> riffle.operator.v1.GetLedgerRequest
+	1,  // 23: riffle.operator.v1.OperatorService.GetStatus:output_type -> riffle.operator.v1.GetStatusResponse
+	4,  // 24: riffle.operator.v1.OperatorService.CreateTask:output_type -> riffle.operator.v1.CreateTaskResponse
+	7,  // 25: riffle.operator.v1.OperatorService.ListTasks:output_type -> riffle.operator.v1.ListTasksResponse
+	9,  // 26: riffle.operator.v1.OperatorService.GetTask:output_type -> riffle.operator.v1.GetTaskResponse
+	11, // 27: riffle.operator.v1.OperatorService.GetModel:output_type -> riffle.operator.v1.GetModelResponse
+	13, // 28: riffle.operator.v1.OperatorService.GetAnswer:output_type -> riffle.operator.v1.GetAnswerResponse
+	15, // 29: riffle.operator.v1.OperatorService.StopTask:output_type -> riffle.operator.v1.StopTaskResponse
+	17, // 30: riffle.operator.v1.OperatorService.ResumeTask:output_type -> riffle.operator.v1.ResumeTaskResponse
+	19, // 31: riffle.operator.v1.OperatorService.RemoveTask:output_type -> riffle.operator.v1.RemoveTaskResponse
+	22, // 32: riffle.operator.v1.OperatorService.GetLedger:output_type -> riffle.operator.v1.GetLedgerResponse
+	23, // [23:33] is the sub-list for method output_type
+	13, // [13:23] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_riffle_operator_v1_operator_proto_init() }
@@ -1736,14 +1876,14 @@ func file_riffle_operator_v1_operator_proto_init() {
 	if File_riffle_operator_v1_operator_proto != nil {
 		return
 	}
-	file_riffle_operator_v1_operator_proto_msgTypes[18].OneofWrappers = []any{}
+	file_riffle_operator_v1_operator_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_riffle_operator_v1_operator_proto_rawDesc), len(file_riffle_operator_v1_operator_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   25,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,172 @@
+package coordinator
+
+import (
+	"bytes"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/aggregator"
+	"github.com/riffle-dp/riffle/service/exchange"
+)
+
+// older answers as an aggregator of a version that cannot say what it has.
+func older(asked *bool) func(http.ResponseWriter, *http.Request) bool {
+	return func(out http.ResponseWriter, q *http.Request) bool {
+		if q.URL.Path != exchange.AbilitiesPath {
+			return false
+		}
+		*asked = true
+		http.NotFound(out, q)
+		return true
+	}
+}
+
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) { l.mu.Lock(); defer l.mu.Unlock(); return l.b.Write(p) }
+func (l *lines) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.b.String(), text)
+}
+
+// An aggregator that could not sum a round keeps it from being announced and charged. The task's
+// status says why, the log says it once, and the task goes on as soon as the aggregator is mended.
+func TestRoundsWaitForAnAggregatorThatCan(t *testing.T) {
+	noTokens := func(c *aggregator.Config) { c.Shuffler.Registrar = nil }
+	broken := func(out http.ResponseWriter, q *http.Request) bool {
+		_, _ = out.Write([]byte("no JSON"))
+		return true
+	}
+	for _, c := range []struct {
+		name, want string
+		options    []option
+		lacks      func(*aggregator.Config)
+		meddle     func(http.ResponseWriter, *http.Request) bool
+	}{
+		{"no signing key", "no signing key", []option{withProofs}, func(c *aggregator.Config) { c.Key = nil }, nil},
+		{"another signing key", "its signing key is another", []option{withProofs}, func(c *aggregator.Config) { c.Key = signer(t) }, nil},
+		{"no mark", "no mark", []option{withProofs}, func(c *aggregator.Config) { c.Mark = nil }, nil},
+		{"older, proofs", "does not know sums with proofs", []option{withProofs}, nil, older(new(bool))},
+		{"older, tokens", "does not know sums with tokens", []option{tokens}, nil, older(new(bool))},
+		{"no registrar's key", "no registrar's key", []option{tokens}, noTokens, nil},
+		{"another registrar's key", "its registrar's key is another", []option{tokens}, func(c *aggregator.Config) { c.Shuffler.Registrar = c.Coordinator }, nil},
+		{"proofs and tokens", "no registrar's key", []option{withProofs, tokens}, noTokens, nil},
+		{"no JSON", "cannot be read", []option{withProofs}, nil, broken},
+		{"away", "aggregator: ", []option{withProofs}, nil, func(out http.ResponseWriter, _ *http.Request) bool {
+			out.WriteHeader(http.StatusServiceUnavailable)
+			return true
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, dp.Distributed, dp.All, c.options...)
+			w.lacks, w.meddle = c.lacks, nil
+			w.startAggregator(nil)
+			var mended sync.Mutex // guards meddle
+			meddle := c.meddle
+			w.meddle = func(out http.ResponseWriter, q *http.Request) bool {
+				mended.Lock()
+				f := meddle
+				mended.Unlock()
+				return f != nil && f(out, q)
+			}
+			log := &lines{}
+			p, err := w.start(nil, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(log, nil)) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			var s wire.Status
+			for deadline := time.Now().Add(2 * time.Minute); !strings.Contains(s.Error, c.want); time.Sleep(time.Millisecond) {
+				if s, err = p.Show(wire.Digest(w.task)); err != nil || time.Now().After(deadline) {
+					t.Fatalf("error %q, %v; want %q", s.Error, err, c.want)
+				}
+			}
+			time.Sleep(30 * time.Millisecond) // some attempts more
+			s, _ = p.Show(wire.Digest(w.task))
+			w.disk.mu.Lock()
+			charged := len(w.disk.entries)
+			var opened int
+			for _, e := range w.disk.events {
+				if e == "POST /v1/rounds" {
+					opened++
+				}
+			}
+			w.disk.mu.Unlock()
+			if s.State != Running || s.Phase != "waiting" || s.Round != 0 || charged != 0 || opened != 0 {
+				t.Errorf("%+v: %d entries are charged, %d rounds opened", s, charged, opened)
+			}
+			if n := log.count("trying again"); n != 1 {
+				t.Errorf("the log says it %d times", n)
+			}
+			w.lacks = nil
+			mended.Lock()
+			meddle = nil
+			mended.Unlock()
+			w.startAggregator(nil)
+			s = w.end(p)
+			w.check(s)
+			if s.Error != "" || s.Released != 3 {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// An aggregator that has lost what it needs while a round was open keeps the round from being charged.
+func TestChargesWaitForAnAggregatorThatCan(t *testing.T) {
+	w := newWorld(t, dp.Distributed, dp.All, withProofs)
+	var asked, mended atomic.Int64
+	w.meddle = func(out http.ResponseWriter, q *http.Request) bool {
+		if q.URL.Path != exchange.AbilitiesPath || asked.Add(1) == 1 || mended.Load() == 1 {
+			return false
+		}
+		http.NotFound(out, q)
+		return true
+	}
+	p, err := w.start(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s wire.Status
+	for deadline := time.Now().Add(2 * time.Minute); asked.Load() < 5 || s.Error == ""; time.Sleep(time.Millisecond) {
+		if s, err = p.Show(wire.Digest(w.task)); err != nil || time.Now().After(deadline) {
+			t.Fatalf("asked %d times: %+v, %v", asked.Load(), s, err)
+		}
+	}
+	w.disk.mu.Lock()
+	charged := len(w.disk.entries)
+	w.disk.mu.Unlock()
+	if charged != 0 || !strings.Contains(s.Error, "does not know sums with proofs") {
+		t.Errorf("%d entries are charged: %q", charged, s.Error)
+	}
+	mended.Store(1)
+	s = w.end(p)
+	w.check(s)
+	if s.Released != 3 || s.Error != "" {
+		t.Errorf("%+v", s)
+	}
+}
+
+// An older aggregator sums what it always could, and is asked nothing new.
+func TestOlderAggregatorsGoOn(t *testing.T) {
+	asked := false
+	w := newWorld(t, dp.Distributed, dp.All)
+	w.meddle = older(&asked)
+	w.lacks = func(c *aggregator.Config) { c.Key, c.Mark = nil, nil }
+	w.startAggregator(nil)
+	s := w.run()
+	w.check(s)
+	if s.Released != 3 || asked {
+		t.Errorf("asked %v: %+v", asked, s)
+	}
+}

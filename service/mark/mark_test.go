@@ -1,0 +1,71 @@
+package mark
+
+import (
+	"crypto/sha256"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestFile(t *testing.T) {
+	f := File(filepath.Join(t.TempDir(), "rounds.json"))
+	if _, err := f.Load(); !errors.Is(err, ErrNone) || !errors.Is(err, Err) {
+		t.Error("without a file:", err)
+	}
+	one, two := sha256.Sum256([]byte("one")), sha256.Sum256([]byte("two"))
+	for _, m := range []Mark{{}, {Entries: 1, Digest: one}, {Entries: 1, Digest: one}, {Entries: 3, Digest: two}} {
+		if err := f.Save(m); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := f.Load(); err != nil || got != m {
+			t.Errorf("%+v is read as %+v, %v", m, got, err)
+		}
+	}
+	for _, m := range []Mark{{}, {Entries: 2, Digest: one}, {Entries: 3, Digest: one}} {
+		if err := f.Save(m); !errors.Is(err, Err) {
+			t.Errorf("%+v replaces a higher mark: %v", m, err)
+		}
+	}
+	for _, m := range []Mark{{Entries: 4}, {Entries: -1, Digest: one}, {Entries: 4, Digest: one, Epsilon: "NaN"}, {Entries: 4, Digest: one, Epsilon: "-1"}} {
+		if f.Save(m) == nil {
+			t.Errorf("%+v was taken", m)
+		}
+	}
+	b, err := os.ReadFile(string(f))
+	if err != nil || strings.Contains(string(b), "epsilon") {
+		t.Errorf("%s, %v", b, err)
+	}
+	if err := os.WriteFile(string(f), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if f.Save(Mark{Entries: 4, Digest: one}) == nil {
+		t.Error("a mark that cannot be read was replaced")
+	}
+}
+
+func FuzzMark(f *testing.F) {
+	digest := sha256.Sum256([]byte("entry"))
+	for _, m := range []Mark{{}, {Entries: 1, Digest: digest}, {Entries: 1, Digest: digest, Epsilon: "1.25"}, {Entries: 1, Digest: digest, Epsilon: "+Inf"}} {
+		b, err := m.encode()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Add([]byte(`{"format":1,"count":1,"last":1,"digest":"","epsilon":"NaN"}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := parse(data)
+		if err != nil {
+			return
+		}
+		b, err := m.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err := parse(b); err != nil || back != m {
+			t.Errorf("%+v became %+v, %v", m, back, err)
+		}
+	})
+}
