@@ -53,6 +53,10 @@ type View struct {
 	Examined   *report.Examined `json:"-"`
 	ExaminedAt int64            `json:"examined"`
 
+	// Question is what the task asks, such as "histogram of age"; "": it trains a model.
+	Question string  `json:"question,omitempty"`
+	Answer   *Answer `json:"answer,omitempty"` // nil: not released yet
+
 	Stages  []Stage `json:"stages"`
 	Seconds float64 `json:"-"` // since the start
 
@@ -91,6 +95,25 @@ func (v View) MarshalJSON() ([]byte, error) {
 		Rejected []refused `json:"rejected"`
 		plain
 	}{v.Task.Name, dp.Number(v.Task.Delta), rounded(v.Seconds), rejected, plain(v)})
+}
+
+// Answer is the answer to a task's question.
+type Answer struct {
+	What string   `json:"what"`           // what the values are, such as "clients"
+	Bars bool     `json:"bars"`           // whether the figures are counts that are drawn as bars
+	Note string   `json:"note,omitempty"` // what else is to be said
+	Rows []Figure `json:"rows"`
+}
+
+// Figure is a number of an answer with its interval, and the interval that holds for all numbers
+// together.
+type Figure struct {
+	Name      string    `json:"name"`
+	Value     dp.Number `json:"value"`
+	Low       dp.Number `json:"low"`
+	High      dp.Number `json:"high"`
+	JointLow  dp.Number `json:"joint_low"`
+	JointHigh dp.Number `json:"joint_high"`
 }
 
 // Stage is a part of the work, with its duration and the number of items that went through

@@ -250,3 +250,23 @@ func TestLoadWithALongHistory(t *testing.T) {
 		t.Errorf("%d requests", n)
 	}
 }
+
+// A task's page shows what clients measured on their own rows, which is no answer to a question.
+func TestPageShowsWhatClientsMeasured(t *testing.T) {
+	b := &Board{}
+	v := exampleTask("run", "first", 62, 80)
+	v.Answer = &Answer{What: "Measured by clients", Note: "Round 62 measured the model that it began with.", Rows: []Figure{{Name: "accuracy", Value: .9123, Low: .9012, High: .9234, JointLow: .9, JointHigh: .925}}}
+	b.Set(v)
+	exampleRound(b, "run", 62, 80)
+	url := serveFor(t, exampleConfig(b))
+	p := browsertest.Open(t)
+	p.Look(1280, 900, false, false)
+	p.Open(url)
+	p.Until(`document.querySelector("#answer-block:not([hidden])") && document.body.innerText.includes("On clients' own rows")`)
+	for _, text := range []string{"Measured by clients", "0.912", "0.901", "0.923", "Round 62 measured"} {
+		p.Until(fmt.Sprintf("document.querySelector('#answer-block').innerText.includes(%q)", text))
+	}
+	if odd := append(p.Audit("measured"), p.Trouble(url)...); len(odd) > 0 {
+		t.Error(odd)
+	}
+}

@@ -298,7 +298,7 @@ func follow(t *testing.T, ctx context.Context, url string) (<-chan event, func()
 
 func next(t *testing.T, events <-chan event, name string) event {
 	t.Helper()
-	timeout := time.After(10 * time.Second)
+	timeout := time.After(2 * time.Minute)
 	for {
 		select {
 		case e, ok := <-events:
@@ -513,4 +513,17 @@ func ExampleBoard() {
 		fmt.Println(t.Task.Name, t.State)
 	}
 	// Output: first running
+}
+
+// The page says what every reason means.
+func TestReasonsAreExplained(t *testing.T) {
+	b, err := fs.ReadFile(page, "page/app.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, reason := range wire.Reasons() {
+		if !strings.Contains(string(b), `"`+string(reason)+`": "`) {
+			t.Errorf("the page does not say what %s means", reason)
+		}
+	}
 }

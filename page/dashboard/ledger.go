@@ -28,6 +28,7 @@ type Ledger struct {
 type LedgerTask struct {
 	ID      string    `json:"id"`
 	Name    string    `json:"name"`
+	Asks    string    `json:"asks"` // what it asks, or that it trains a model
 	Entries int64     `json:"entries"`
 	Round   int64     `json:"round"` // the last charged round
 	Eps     dp.Number `json:"epsilon"`

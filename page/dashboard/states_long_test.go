@@ -133,7 +133,7 @@ func TestStatesInABrowser(t *testing.T) {
 	b.Set(refused)
 	p.Open(url)
 	see("refused", `document.getElementById("state").textContent === "refused: the ledger takes no further round: the population's budget is spent"`)
-	colours := browsertest.Value[[]string](p, `["#state", "#tasks td"].map(function (s) { return getComputedStyle(document.querySelector(s)).color; })`)
+	colours := browsertest.Value[[]string](p, `["#state", "#tasks td:nth-of-type(2)"].map(function (s) { return getComputedStyle(document.querySelector(s)).color; })`)
 	for _, c := range colours {
 		if c != "rgb(179, 38, 30)" {
 			t.Errorf("refused is %q", c)

@@ -14,6 +14,9 @@ type choice struct {
 	Named bool `json:"named"`
 }
 
+// bySum is the page's name for account.VectorSumClass with noise by the aggregators.
+const bySum dp.Class = "vecsum-by-aggregators"
+
 // choices lists the accountant's classes, then randomizers whose class has no words of its own.
 func choices() []choice {
 	var out []choice
@@ -27,5 +30,8 @@ func choices() []choice {
 		"A direction at random, e^ε₀ times as likely in a cap round the client’s vector as elsewhere.", "eps0", "dim", "encoding")
 	named(randomizer.StepUnit, "StepUnit, several caps",
 		"A direction at random, in several steps the likelier the nearer it is to the client’s vector: made for the shuffle.", "eps0", "dim", "steps", "edges", "encoding")
+	// Last, so that the lists of other texts keep their order.
+	out = append(out, choice{Class: account.Class{Class: bySum, Label: "Sum, aggregators’ noise",
+		Hint: "Each aggregator adds all the noise to its share of the sum; nothing is asked of other clients.", Settings: []string{"sumSigma", "dim"}}})
 	return out
 }

@@ -90,6 +90,7 @@ func TestEverySliderAgainstRiffle(t *testing.T) {
 		{"#participation=check-in&randomizer=krr&symbols=5&eps0=1&n=500&gamma=0.1&rounds=20&delta=1e-5", "symbols gamma"},
 		{"#participation=all&randomizer=gaussian&sigma=2&n=1e4&rounds=50&delta=1e-6", "sigma n"},
 		{"#participation=all&randomizer=vecsum&dim=50&grid=200&bits=700&n=1e4&rounds=2&delta=1e-6", "dim grid bits"},
+		{"#participation=sampled&randomizer=vecsum-by-aggregators&sumSigma=50&dim=50&n=1e4&k=1000&rounds=20&delta=1e-6", "sumSigma dim"},
 		{"#participation=once&randomizer=laplace&eps0=2&n=1e4&k=200&rounds=20&delta=1e-6", "k eps0"},
 		{"#participation=all&randomizer=rr2&eps0=2&n=1e4&rounds=20&delta=1e-6", "rounds messages"},
 		{"#participation=all&randomizer=stepunit&eps0=2.8&dim=1930&n=60000&rounds=160&messages=8&delta=1e-5", "steps dim messages"},
@@ -391,8 +392,8 @@ func TestStaticPage(t *testing.T) {
 	b.open(hash)
 	want := b.shown().Eps
 	for _, base := range []string{files.URL + "/plan/", unpacking.URL + "/plan/", "file://" + filepath.ToSlash(dir) + "/plan/index.html"} {
+		do(b, navigate("about:blank")) // ends the page before, which may still start a worker
 		b.base, b.files = strings.TrimSuffix(base, "/plan/"), strings.HasPrefix(base, "file:")
-		do(b, navigate("about:blank"))
 		do(b, navigate(base+hash))
 		b.until(allShown)
 		if s := b.shown(); s.Eps != want || want == "" {

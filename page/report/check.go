@@ -98,6 +98,9 @@ func (p Privacy) check() error {
 	if own != nil {
 		return fmt.Errorf("report: %w", own)
 	}
+	if p.SumNoise && !p.Trust.Is(dp.SumsOnly) {
+		return fmt.Errorf("report: noise of a sum with trust %s", p.Trust)
+	}
 	if p.Messages < 0 || p.Messages > 1 && p.Trust.Is(dp.SumsOnly) {
 		return fmt.Errorf("report: %d messages of each client with trust %s", p.Messages, p.Trust)
 	}

@@ -56,7 +56,11 @@ type Run struct {
 	// with its name first. Caption says of what they are.
 	Coefficients [][]string
 	Caption      string
-	Config       []Setting
+	// Measured is what clients measured of the model on rows that they held out: a head, and a row for
+	// each evaluation. MeasuredOn says how.
+	Measured   [][]string
+	MeasuredOn string
+	Config     []Setting
 }
 
 // Privacy has the run's promise and the assumptions behind it.
@@ -70,6 +74,8 @@ type Privacy struct {
 	Adjacency dp.Adjacency
 	// Population is n, the number of clients. Required, at least 1.
 	Population int64
+	// Question says that the clients answered a question, so that there is an answer and no model.
+	Question bool
 	// ReportsPerRound is the mean over the rounds that were released.
 	ReportsPerRound float64
 	// Rounds is the number of released rounds, PlannedRounds the number asked for (0:
@@ -95,8 +101,10 @@ type Privacy struct {
 	// 0: one.
 	Messages int64
 	// Sigma replaces Eps0 where only sums are seen: the standard deviation of one client's
-	// noise as the accountant counts it, in units of the clip norm.
-	Sigma float64
+	// noise as the accountant counts it, in units of the clip norm. SumNoise says that clients add
+	// none: each of two aggregators adds noise of this size to the sum.
+	Sigma    float64
+	SumNoise bool
 	// Epsilon is the proved central loss in nats; +Inf: none is promised.
 	Epsilon float64
 	// Delta lies in (0, 1). Required if Epsilon is finite.

@@ -224,3 +224,22 @@ func TestBaselineAndWarnings(t *testing.T) {
 		}
 	}
 }
+
+// What clients measured is a section of its own, which a run without it has not.
+func TestMeasuredByClients(t *testing.T) {
+	r := example()
+	if doc := parse(t, write(t, r)); len(doc.class("measured")) != 0 || strings.Contains(doc.text(), "Measured by clients") {
+		t.Error("a run that clients did not measure says that they did")
+	}
+	r.Measured, r.MeasuredOn = [][]string{{"Round", "Loss"}, {"1", "0.5"}, {"80", "0.25 <b>"}}, "On the share 0.2."
+	doc := parse(t, write(t, r))
+	var got []string
+	for _, tr := range doc.class("measured")[0].named("tr") {
+		for _, cell := range tr.Kids {
+			got = append(got, cell.text())
+		}
+	}
+	if fmt.Sprint(got) != "[Round Loss 1 0.5 80 0.25 <b>]" || !strings.Contains(doc.text(), "On the share 0.2.") {
+		t.Errorf("got %q", got)
+	}
+}

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/riffle-dp/riffle/dp"
 )
@@ -116,14 +117,15 @@ func observers(p Privacy) []string {
 		return []string{"From everyone else: the coordinator, whoever carries the reports, and the public. " +
 			"Each client adds its noise before anything leaves it, and that holds even against someone who knows every other client's data."}
 	}
+	seen, made := "the shuffled reports of every round", "every model on the way, the final model"
 	if p.Trust.Is(dp.SumsOnly) {
-		return []string{"From whoever sees what the coordinator sees: the noisy sum of every round, every model on the way, " +
-			"the final model, and whatever is computed from them. That is the coordinator itself and the public, " +
-			"even if they know every other client's data."}
+		seen = "the noisy sum of every round"
 	}
-	return []string{"From whoever sees what the coordinator sees: the shuffled reports of every round, every model on the way, " +
-		"the final model, and whatever is computed from them. That is the coordinator itself and the public, " +
-		"even if they know every other client's data."}
+	if p.Question {
+		made = "the answer"
+	}
+	return []string{"From whoever sees what the coordinator sees: " + seen + ", " + made + ", and whatever is computed from them. " +
+		"That is the coordinator itself and the public, even if they know every other client's data."}
 }
 
 func against(p Privacy) []string {
@@ -163,13 +165,20 @@ func assumptions(p Privacy) []string {
 				list = append(list, fmt.Sprintf("The shuffler orders the first messages of all clients, their second ones and so on by secrets of their own, "+
 					"so that nobody can tell which %d messages of a round come from one client.", p.Messages))
 			}
+		} else if p.SumNoise {
+			list = append(list, "One of the two aggregators is honest: it adds its noise, worth σ = "+number(p.Sigma)+" clip norms, to its share of a round's sum before anybody sees it, "+
+				"once, and shows one sum of a round. If both work against the clients, they see each client's vector, and nothing else protects it.")
 		} else {
 			list = append(list, "The aggregators do not all work together: each adds up its shares of the reports, and only the total of a round is put together. "+
 				"If they do, they see each report, and one client's noise alone promises next to nothing.")
 		}
+		if !p.SumNoise {
+			list = append(list, "The other clients of a round make their reports as the protocol says. Clients that work with an observer hide nobody and do not count.")
+		} else if p.Participation == dp.Sampled || p.Participation == dp.CheckIn {
+			list = append(list, "Clients that work with an observer may take part as they like, but no more of them are among all clients than the settings say.")
+		}
 		list = append(list,
-			"The other clients of a round make their reports as the protocol says. Clients that work with an observer hide nobody and do not count.",
-			"All clients of a round are given the same model and settings.")
+			"All clients of a round are given the same "+map[bool]string{false: "model", true: "question"}[p.Question]+" and settings.")
 		switch chance := p.Messages <= 1; { // several messages get no credit for chance
 		case p.Participation == dp.All:
 			list = append(list, "Every client reports exactly once in every round.")
@@ -187,6 +196,9 @@ func assumptions(p Privacy) []string {
 	}
 	if p.Assumes != "" {
 		list = append(list, "On the way, "+p.Assumes+".")
+	}
+	if p.SumNoise {
+		return append(list, "Each client's own software clips and rounds its vector, and shares it between the aggregators with secure randomness.")
 	}
 	own := eps0(p)
 	if p.Messages > 1 {
@@ -257,6 +269,11 @@ func unprotected(p Privacy) []string {
 		"Other runs with the same clients, also those tried to choose settings. Their losses add up with this one's.",
 		"A person who is several clients loses several times.",
 		"The model itself: a client that lies can make it worse. Privacy is not robustness.",
+	}
+	if p.Question {
+		list[0] = "What is true of people in general. The answer is meant to tell it, and it can be used to guess about anyone, client or not."
+		list[len(list)-1] = "The answer itself: a client that lies can falsify it. Privacy is not robustness."
+		list = slices.Delete(list, 2, 3) // there are no test examples
 	}
 	if p.PublicExamples > 0 {
 		list = append(list, fmt.Sprintf("The %s that were declared public: the model's principal axes were computed from them without noise.",

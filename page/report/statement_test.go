@@ -129,3 +129,20 @@ func TestStatement(t *testing.T) {
 		}
 	}
 }
+
+// Noise of the aggregators is no client's, and needs one of them.
+func TestStatementOfSumNoise(t *testing.T) {
+	p := Privacy{Trust: dp.Distributed, Participation: dp.All, Adjacency: dp.ReplaceOne, Population: 50, Rounds: 2, ReportsPerClient: 2,
+		Randomizer: "vector-sum-by-aggregators", Sigma: 7.5, SumNoise: true, Epsilon: 1, Delta: 1e-5, Method: "gauss-pld", Source: "theorem", Status: dp.Proved}
+	text := strings.Join(assumptions(p), "\n") + summary(Run{Privacy: p}) + promise(p).Name
+	for _, want := range []string{"One of the two aggregators is honest", "σ = 7.5 clip norms", "nothing else protects it", "clips and rounds", "each of two aggregators adds noise", "Noise of each aggregator"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in %s", want, text)
+		}
+	}
+	for _, not := range []string{"other clients of a round", "one client's noise", "randomizes", "each adding noise"} {
+		if strings.Contains(text, not) {
+			t.Errorf("%q is in %s", not, text)
+		}
+	}
+}

@@ -29,6 +29,8 @@ type view struct {
 	Statement               statement
 	Coefficients            [][]string
 	Caption                 string
+	Measured                [][]string
+	MeasuredOn              string
 	Config                  []Setting
 
 	Policy template.HTMLAttr
@@ -46,7 +48,7 @@ type pair struct {
 func newView(r Run) (view, error) {
 	v := view{
 		Title: r.Title, Version: r.Version, Started: r.Started, Command: words(r.Command), Config: r.Config,
-		Coefficients: r.Coefficients, Caption: r.Caption,
+		Coefficients: r.Coefficients, Caption: r.Caption, Measured: r.Measured, MeasuredOn: r.MeasuredOn,
 		Evaluated: r.Evaluated,
 		Summary:   summary(r), Tiles: tiles(r), Facts: facts(r),
 		Statement: newStatement(r.Privacy),
@@ -91,6 +93,9 @@ func summary(r Run) string {
 	case p.Trust.Is(dp.Alone):
 		s += ", each hiding its own data with noise."
 	case p.Trust.Is(dp.SumsOnly):
+		if p.SumNoise {
+			return s + ", by sums of which nobody sees the parts, and to which each of two aggregators adds noise."
+		}
 		s += ", each adding noise to a sum of which nobody sees the parts."
 	case !p.Trust.Is(dp.Protecting):
 		s += ", without privacy."
@@ -143,6 +148,9 @@ func tally(confusion [][]int64) (right, all int64) {
 
 // promise describes the protection of a single report.
 func promise(p Privacy) pair {
+	if p.SumNoise {
+		return pair{"Noise of each aggregator, in clip norms", number(p.Sigma)}
+	}
 	if p.Trust.Is(dp.SumsOnly) {
 		return pair{"Noise of a client, in clip norms", number(p.Sigma)}
 	}

@@ -125,11 +125,12 @@
   var kinds = {
     accuracy: { name: "Accuracy", colour: "accent", y: function () { return numeric(measures.accuracy); }, x: function () { return measures.round; },
       show: percent, tick: function (t) { return Number((100 * t).toPrecision(6)) + " %"; }, low: 0, high: 1.005,
-      hidden: function (t) { return t.numbers; } },
+      hidden: function (t) { return t.numbers || t.question; } },
     loss: { name: "Loss", colour: "amber", y: function () { return numeric(measures.loss); }, x: function () { return measures.round; }, show: plain, tick: plain, low: 0,
-      hidden: function (t, view) { return view === "overview" && !t.numbers; } },
+      hidden: function (t, view) { return t.question || view === "overview" && !t.numbers; } },
     epsilon: { name: "ε spent", colour: "violet", y: function () { return numeric(measures.epsilon); }, x: function () { return measures.round; },
-      show: function (v) { return "ε " + up(v); }, tick: plain, zero: true, level: ceiling },
+      show: function (v) { return "ε " + up(v); }, tick: plain, zero: true, level: ceiling,
+      hidden: function (t, view) { return view === "overview" && t.question && t.rounds === 1; } },
     charge: { name: "Rise of ε a round", colour: "violet", y: rise, x: function () { return measures.round; }, show: up, tick: plain, zero: true },
     reports: { name: "Reports of a round", colour: "accent", y: function () { return perRound(rounds.reports); }, x: function () { return rounds.round; },
       show: plain, tick: plain, zero: true, level: expected },
@@ -355,7 +356,8 @@
   var states = { running: "running", done: "finished", stopped: "stopped", refused: "refused: the ledger takes no further round",
     paused: "paused", interrupted: "interrupted", failed: "failed" };
   var kindOf = { running: "live", done: "done", refused: "bad", failed: "bad" }; // others: a warning
-  function stateOf(t) { return (states[t.state] || t.state) + (t.state === "done" && kind(t) === "warn" ? " without a step" : ""); }
+  function stateOf(t) { return (states[t.state] || t.state) + (t.state === "done" && kind(t) === "warn" ? without(t) : ""); }
+  function without(t) { return t.question ? " without an answer" : " without a step"; }
   function kind(t) { return t.state === "done" && t.released === 0 && t.round > 0 ? "warn" : kindOf[t.state] || "warn"; }
   function over(t) { return ["done", "stopped", "refused", "interrupted", "failed"].indexOf(t.state) >= 0; }
   function spentOf(t) {
@@ -366,7 +368,7 @@
       parts.push("of a budget of " + up(t.budget));
       tile.meter = "ε spent of the budget, in percent";
       tile.share = typeof t.epsilon === "number" ? t.epsilon / t.budget : 0;
-      tile.near = tile.share > 0.9;
+      tile.near = tile.share > 0.9 && !t.question; // whose noise is made for its budget
     } else if (limited(t.planned)) {
       parts.push("of " + up(t.planned) + " planned");
       tile.meter = "ε spent of what is planned, in percent";
@@ -403,8 +405,9 @@
         { name: "Accuracy", value: percent(t.accuracy), kind: "accent", detail: typeof t.accuracy !== "number" ? reason(t, "accuracy") : (t.evaluated ? "on " + t.evaluated : "") + baseline(t) },
         { name: "Loss", value: plain(t.loss), kind: "amber", detail: typeof t.loss !== "number" ? (t.numbers ? reason(t, "loss") : "") : t.numbers && t.evaluated ? "mean over " + t.evaluated + baseline(t) : "mean over the same examples" },
         spentOf(t),
-        { name: "Reports in the model", value: group(t.reports), detail: refused ? plural(refused, "report") + " refused" : "none refused" }
-      ].slice(t.numbers ? 1 : 0));
+        { name: t.question ? "Reports in the answer" : "Reports in the model", value: group(t.reports), detail: refused ? plural(refused, "report") + " refused" : "none refused" }
+      ].slice(t.question ? 2 : t.numbers ? 1 : 0));
+      showAnswer(t);
       fill($("facts"), t.facts, function () {
         return t.facts.map(function (f) { return make("div", {}, make("dt", { text: f.name }), make("dd", { text: f.value })); });
       });
@@ -415,9 +418,9 @@
       fill($("files"), [t.report, t.dir], function () { return parts; });
       $("tasks-block").hidden = order.length < 2;
       var list = newest();
-      fill($("tasks"), list.map(function (x) { return [x.id, x.name, x.state, x.round, x.rounds, x.accuracy, x.epsilon, x.budget, x.planned, x.void]; }), function () {
+      fill($("tasks"), list.map(function (x) { return [x.id, x.name, x.state, x.round, x.rounds, x.accuracy, x.epsilon, x.budget, x.planned, x.void, x.question]; }), function () {
         return list.map(function (x) {
-          return row("tasks", [make("a", { href: "#/overview/" + x.id, text: x.name }), { text: stateOf(x).split(":")[0], kind: "is-" + kind(x) },
+          return row("tasks", [make("a", { href: "#/overview/" + x.id, text: x.name }), { text: doing(x.question), kind: "text" }, { text: stateOf(x).split(":")[0], kind: "is-" + kind(x) },
             group(x.round) + " of " + group(x.rounds) + (x.void ? ", " + group(x.void) + " void" : ""),
             percent(x.accuracy), up(x.epsilon), limited(x.budget) ? up(x.budget) : limited(x.planned) ? up(x.planned) + " planned" : "none"]);
         });
@@ -484,7 +487,10 @@
     "unknown-round": "no such round", "closed": "after the deadline: a slow client, or its clock", "not-enrolled": "a stranger",
     "bad-signature": "a stranger, or changed on the way", "expired": "of another time: a client's clock", "not-drawn": "not among the round's clients",
     "duplicate": "the same report again: it counts once", "second-report": "another report of the same client: one is kept", "too-many": "over a rate or a size limit",
-    "unavailable": "the store did not take it: it is sent again", "out-of-range": "opened, but no report of the mechanism", "excluded": "the other aggregator could not open it"
+    "unavailable": "the store did not take it: it is sent again", "out-of-range": "opened, but no report of the mechanism", "excluded": "the other aggregator could not open it",
+    "unequal": "its two parts are not of one report: a liar's", "bad-proof": "it does not prove that its vector is short enough: a liar's, or of another round",
+    "no-token": "without a token of the registrar for this round", "spent-token": "with a token that another message of the round has",
+    "refused": "not allowed by the operator's rules", "old-ledger": "the coordinator's ledger is older than one that was seen before"
   };
 
   // refresh asks again when the key has changed, one question at a time and at most
@@ -516,7 +522,7 @@
     ]);
     $("ledger-tasks-block").hidden = l.tasks.length < 2;
     fill($("ledger-tasks"), l.tasks, function () {
-      return l.tasks.slice().reverse().map(function (t) { return row("ledger-tasks", [t.name, group(t.entries), group(t.round), up(t.epsilon), power(t.delta)]); });
+      return l.tasks.slice().reverse().map(function (t) { return row("ledger-tasks", [t.name, { text: doing(t.asks), kind: "text" }, group(t.entries), group(t.round), up(t.epsilon), power(t.delta)]); });
     });
     $("ledger-none").hidden = l.lines.length > 0;
     $("ledger-block").hidden = l.lines.length === 0;
@@ -528,6 +534,48 @@
     });
     $("ledger-more").hidden = !l.omitted;
     text($("ledger-more"), plural(l.omitted, "earlier entry").replace("entrys", "entries") + " not shown: riffle ledger show lists all.");
+  }
+  function doing(question) { return question || "training"; }
+  // figure writes a number with two digits of half its interval.
+  function figure(x, low, high) {
+    var wide = (high - low) / 2;
+    if (typeof x !== "number" || !(wide > 0)) return plain(x);
+    var digits = Math.max(0, Math.min(12, 1 - Math.floor(Math.log10(wide))));
+    if (Math.abs(x) >= 1e9) return power(Number(x.toPrecision(7)));
+    var parts = x.toFixed(digits).replace(/^-(0(\.0*)?)$/, "$1").replace("-", "−").split(".");
+    return group(parts[0]) + (parts[1] ? "." + parts[1] : "");
+  }
+  function showAnswer(t) {
+    var a = t.answer;
+    $("answer-block").hidden = !t.question && !a;
+    if (!t.question && !a) return;
+    text($("answer-title"), t.question ? t.question.charAt(0).toUpperCase() + t.question.slice(1) : "On clients' own rows");
+    text($("answer-what"), a ? a.what : "Number");
+    $("answer").parentNode.parentNode.hidden = !a;
+    text($("answer-note"), a ? a.note || "" : over(t) ? "The task has no answer." : "There is no answer yet: it is released when its round has ended.");
+    $("answer-drawn").hidden = !(a && a.bars);
+    fill($("answer"), [t.id, a], function () {
+      if (!a) return [];
+      var low = 0, high = 1e-9;
+      a.rows.forEach(function (r) { low = Math.min(low, r.joint_low, r.value); high = Math.max(high, r.joint_high, r.value); });
+      function at(x) { return 100 * (x - low) / (high - low); }
+      return a.rows.map(function (r) {
+        function between(x, y) { return figure(x, r.low, r.high) + " to " + figure(y, r.low, r.high); }
+        var cells = [r.name, figure(r.value, r.low, r.high), between(r.low, r.high), between(r.joint_low, r.joint_high)];
+        if (r.high >= 1e100) cells = [r.name, "not known", "too much noise", ""]; // a coefficient
+        if (a.bars) {
+          var box = make("div", { class: "bar-box", role: "img", "aria-label": figure(r.value, r.low, r.high) });
+          var bar = make("div", { class: "bar-of" }), joint = make("div", { class: "joint-of" }), whisker = make("div", { class: "whisker-of" });
+          [[bar, Math.min(0, r.value), Math.max(0, r.value)], [joint, r.joint_low, r.joint_high], [whisker, r.low, r.high]].forEach(function (p) {
+            p[0].style.left = at(p[1]) + "%";
+            p[0].style.width = at(p[2]) - at(p[1]) + "%";
+            box.append(p[0]);
+          });
+          cells.push(box);
+        } else cells.push("");
+        return row("answer", cells);
+      });
+    });
   }
   var examined = {}; // of which task, and what
   function showExamined(id, x) {
@@ -590,13 +638,13 @@
   // marks says what is drawn besides the curves.
   function marks(t) {
     document.querySelectorAll(".marks").forEach(function (p) {
-      var list = [], level = p.closest(".view").id === "view-reports" ? expected(t) : ceiling(t);
+      var list = [], level = p.closest(".view").id === "view-reports" ? expected(t) : t.question && t.rounds === 1 ? null : ceiling(t);
       if (level !== null && measures.round && measures.round.length) {
         list.push(["dashed", p.closest(".view").id === "view-reports" ? "about " + plain(level) + " reports are expected of a round" :
           limited(t.budget) ? "the budget, ε = " + up(level) : "what all rounds together will cost, ε = " + up(level)]);
       }
       if (t.void) list.push(["void", plural(t.void, "void round") + ": too few reports, so that nothing was released or charged"]);
-      if (t.failed) list.push(["failed", plural(t.failed, "failed round") + ": charged, but without a step"]);
+      if (t.failed) list.push(["failed", plural(t.failed, "failed round") + ": charged, but" + without(t)]);
       p.hidden = !list.length;
       fill(p, list, function () {
         return list.map(function (m) { return make("span", { class: "mark" }, make("span", { class: "swatch " + m[0] }), m[1]); });

@@ -18,6 +18,7 @@ const riffleSettings = (() => {
     eps0: number("ε₀", "local privacy of a report", .05, 10, 2, {every: .05, most: 50, flag: "eps0",
       hint: "What one report alone may give away, before the shuffle."}),
     sigma: number("σ", "noise of a report", .1, 100, 1, {flag: "sigma", hint: "Standard deviation in units of the clip norm; only the sum is seen."}),
+    sumSigma: number("σ", "noise of the sum", 1, 1e4, 100, {flag: "sigma", hint: "Standard deviation of each aggregator’s noise, in units of the clip norm. What is released has √2 times as much."}),
     dim: count("d", "coordinates of a vector", 1, 1e6, 100, {flag: "dim", most: 2 ** 24}),
     steps: count("J", "steps of the density", 1, 16, 3, {most: 16, flag: "steps", perDecade: 100}),
     edges: list("z", "scores at which it rises", "0.95, 1.49, 2.02", {flag: "edges"}),
@@ -46,6 +47,8 @@ const riffleSettings = (() => {
   // Classes of reports that the accountant knows, and randomizers: classes.js.
   const randomizers = Object.fromEntries(riffleClasses.map(c => [c.class, [c.label, c.hint, c.settings]]));
   const named = Object.fromEntries(riffleClasses.map(c => [c.class, c.named]));
+
+  const byAggregators = "vecsum-by-aggregators";
 
   // shown lists a setting's fields. As many steps as edges are meant where edges are given.
   function shown(s) {
@@ -163,6 +166,7 @@ const riffleSettings = (() => {
       return {query, report};
     }
     query.randomizer = s.randomizer;
+    if (s.randomizer === byAggregators) Object.assign(query, {randomizer: "vecsum", trust: "vector-sum", noise_by: "aggregators", sigma: s.sumSigma});
     put(query, "eps0", "sigma", "symbols", "dim", "grid");
     if (s.randomizer === "gaussian") query.trust = "distributed";
     if (s.randomizer === "vecsum") Object.assign(query, {trust: "vector-sum", noise: "binomial", noise_bits: s.bits});
@@ -172,7 +176,8 @@ const riffleSettings = (() => {
   function command(s) {
     const words = ["riffle eps"];
     if (s.randomizer === "gaussian") words.push("--trust distributed");
-    if (s.randomizer !== "generic") words.push("--randomizer " + (s.randomizer === "krr" ? "krr:" + s.symbols : s.randomizer));
+    if (s.randomizer === byAggregators) words.push("--randomizer vecsum --noise-by aggregators");
+    else if (s.randomizer !== "generic") words.push("--randomizer " + (s.randomizer === "krr" ? "krr:" + s.symbols : s.randomizer));
     words.push("--participation " + s.participation);
     for (const name of shown(s)) {
       const {flag} = fields[name], text = write(s[name]);
