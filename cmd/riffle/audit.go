@@ -40,13 +40,15 @@ the stated confidence: a true claim is refuted with probability at most
 1 - confidence. An audit that refutes nothing does not prove the claim.
 
 With --randomizer vecsum it runs whole rounds of a vector sum, with the code of all
-n clients, and tests the claim of one round at --delta.
+n clients, and tests the claim of one round at --delta. With --noise-by aggregators
+the observer knows all clients but one and the noise of one of two aggregators.
 
 Exit code 1 if the claim is refuted.`,
 		Example: `  riffle audit --randomizer privunit --eps0 2 --trials 1e6
   riffle audit --randomizer krr:8 --eps0 1 --json
   riffle audit --randomizer rr --dim 1 --eps0 2 --claim 1.8   # a wrong claim: refuted
-  riffle audit --randomizer vecsum --eps 1 --delta 1e-2 --n 20 --dim 4`,
+  riffle audit --randomizer vecsum --eps 1 --delta 1e-2 --n 20 --dim 4
+  riffle audit --randomizer vecsum --noise-by aggregators --sigma 4 --delta 1e-2 --dim 4`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if a.randomizer == vecsumName {
@@ -74,21 +76,37 @@ Exit code 1 if the claim is refuted.`,
 	return cmd
 }
 
-// auditDocument is the JSON of an audit.
+// auditDocument is the JSON of an audit of a randomizer.
 type auditDocument struct {
-	Claimed    float64  `json:"claimed"`
-	LowerBound float64  `json:"lower_bound"`
-	Confidence float64  `json:"confidence"`
-	Refuted    bool     `json:"refuted"`
-	Randomizer string   `json:"randomizer"`
-	Eps0       float64  `json:"eps0"`
-	Dim        int      `json:"dim"`
-	Trials     int64    `json:"trials"`
-	Seed       uint64   `json:"seed"`
-	Event      string   `json:"event"`
-	Hits       [2]int64 `json:"hits"`
-	Draws      int64    `json:"draws"`
-	Seconds    float64  `json:"seconds"`
+	auditVerdict
+	Eps0 float64 `json:"eps0"`
+	Dim  int     `json:"dim"`
+	auditSample
+}
+
+// auditVerdict begins the JSON of every audit.
+type auditVerdict struct {
+	Claimed    float64 `json:"claimed"`
+	LowerBound float64 `json:"lower_bound"`
+	Confidence float64 `json:"confidence"`
+	Refuted    bool    `json:"refuted"`
+	Randomizer string  `json:"randomizer"`
+}
+
+// auditSample ends the JSON of every audit: what was drawn and seen.
+type auditSample struct {
+	Trials  int64    `json:"trials"`
+	Seed    uint64   `json:"seed"`
+	Event   string   `json:"event"`
+	Hits    [2]int64 `json:"hits"`
+	Draws   int64    `json:"draws"`
+	Seconds float64  `json:"seconds"`
+}
+
+// written returns what the JSON of every audit has.
+func (a *auditFlags) written(randomizer string, r audit.Result, seconds float64) (auditVerdict, auditSample) {
+	return auditVerdict{Claimed: r.Claimed, LowerBound: r.LowerBound, Confidence: r.Confidence, Refuted: r.Refuted, Randomizer: randomizer},
+		auditSample{Trials: a.trials, Seed: a.seed, Event: r.Witness, Hits: r.Hits, Draws: r.Draws, Seconds: seconds}
 }
 
 // mechanism returns the mechanism to audit.
@@ -174,8 +192,8 @@ func (a *auditFlags) complete() error {
 
 func (a *auditFlags) print(w io.Writer, m randomizer.Randomizer, r audit.Result, seconds float64) error {
 	if a.show.json {
-		return printJSON(w, auditDocument{r.Claimed, r.LowerBound, r.Confidence, r.Refuted, m.Facts().Name, a.eps0, a.dim,
-			a.trials, a.seed, r.Witness, r.Hits, r.Draws, seconds})
+		verdict, sample := a.written(m.Facts().Name, r, seconds)
+		return printJSON(w, auditDocument{verdict, a.eps0, a.dim, sample})
 	}
 	p := printer{w: w}
 	verdict := "not refuted"

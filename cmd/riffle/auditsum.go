@@ -17,8 +17,8 @@ import (
 // auditSumFlags describe the vector sum to audit.
 type auditSumFlags struct {
 	sumFlags
-	n          int64
-	eps, delta float64
+	n                 int64
+	eps, delta, sigma float64
 }
 
 func (s *auditSumFlags) flags(cmd *cobra.Command) {
@@ -28,11 +28,13 @@ func (s *auditSumFlags) flags(cmd *cobra.Command) {
 		{Name: "n", Into: &s.n, Help: "of a vector sum: number of clients, each of which is run"},
 	})
 	s.noiseFlags(cmd)
+	s.byFlag(cmd)
+	bind(cmd, setting.Table{{Name: "sigma", Into: &s.sigma, Help: "of a vector sum with --noise-by aggregators: noise of one of them, in clip norms"}})
 }
 
 // unused returns an error if flags of a vector sum stand beside another randomizer.
 func (s *auditSumFlags) unused(fs *pflag.FlagSet, randomizer string) error {
-	for _, name := range []string{"eps", "delta", "n", "noise", "noise-bits", "variance", "grid", "honest"} {
+	for _, name := range []string{"eps", "delta", "n", "noise", "noise-bits", "variance", "grid", "honest", "noise-by", "sigma"} {
 		if fs.Changed(name) {
 			return usage("--%s goes with --randomizer %s, not %s", name, vecsumName, randomizer)
 		}
@@ -61,7 +63,7 @@ func (s *auditSumFlags) round(fs *pflag.FlagSet) (p vecsum.Params, claim float64
 	case fs.Changed("eps") && given != "":
 		return p, 0, usage("--%s contradicts --eps, for which it is chosen", given)
 	case fs.Changed("eps"):
-		p, err = vecsum.Tight(vecsum.Target{Eps: s.eps, Delta: s.delta, Users: int64(s.n), Honest: s.honest, Dim: int(s.dim), Radius: 1,
+		p, err = vecsum.Tight(vecsum.Target{Eps: s.eps, Delta: s.delta, Users: s.n, Honest: s.honest, Dim: int(s.dim), Radius: 1,
 			Kind: vecsum.NoiseKind(s.noise)})
 		if err != nil {
 			return p, 0, usageError(err)
@@ -69,7 +71,7 @@ func (s *auditSumFlags) round(fs *pflag.FlagSet) (p vecsum.Params, claim float64
 		return p, s.eps, nil
 	}
 	p = s.params()
-	p.Users, p.Radius = int64(s.n), 1
+	p.Users, p.Radius = s.n, 1
 	if p.Grid > 0 {
 		p.Norm = vecsum.Norm(p.Dim, p.Grid, vecsum.NormBeta)
 	}
@@ -81,20 +83,11 @@ func (s *auditSumFlags) round(fs *pflag.FlagSet) (p vecsum.Params, claim float64
 
 // auditSumDocument is the JSON of an audit of a vector sum.
 type auditSumDocument struct {
-	Claimed    float64 `json:"claimed"`
-	LowerBound float64 `json:"lower_bound"`
-	Confidence float64 `json:"confidence"`
-	Refuted    bool    `json:"refuted"`
-	Randomizer string  `json:"randomizer"`
-	Delta      float64 `json:"delta"`
-	N          int64   `json:"n"`
+	auditVerdict
+	Delta float64 `json:"delta"`
+	N     int64   `json:"n"`
 	account.DocumentSum
-	Trials  int64    `json:"trials"`
-	Seed    uint64   `json:"seed"`
-	Event   string   `json:"event"`
-	Hits    [2]int64 `json:"hits"`
-	Draws   int64    `json:"draws"`
-	Seconds float64  `json:"seconds"`
+	auditSample
 }
 
 // runSum audits a vector sum.
@@ -109,7 +102,19 @@ func (a *auditFlags) runSum(cmd *cobra.Command) error {
 		return usage("--dim %d must lie between 1 and 2^20 for an audit", a.dim)
 	}
 	a.sum.dim = int64(a.dim)
-	p, claim, err := a.sum.round(fs)
+	var p vecsum.Params
+	var by *vecsum.Aggregated
+	var sigma, claim float64
+	var err error
+	if a.sum.by == vecsum.ByAggregators {
+		by = new(vecsum.Aggregated)
+		*by, sigma, claim, err = a.sum.aggregated(cmd)
+	} else {
+		if fs.Changed("sigma") {
+			return usage("--sigma goes with --noise-by aggregators: of noise that clients add give --noise-bits or --variance")
+		}
+		p, claim, err = a.sum.round(fs)
+	}
 	if err != nil {
 		return err
 	}
@@ -121,7 +126,7 @@ func (a *auditFlags) runSum(cmd *cobra.Command) error {
 	}
 	bar, finish := a.progress(cmd.ErrOrStderr())
 	begin := time.Now()
-	r, err := audit.RunSum(cmd.Context(), audit.SumConfig{Params: p, Claimed: a.claim, Delta: a.sum.delta, Trials: int64(a.trials),
+	r, err := audit.RunSum(cmd.Context(), audit.SumConfig{Params: p, Aggregated: by, Claimed: a.claim, Delta: a.sum.delta, Trials: a.trials,
 		Confidence: a.confidence, Seed: a.seed, Workers: a.workers, Progress: bar})
 	finish()
 	if err != nil {
@@ -130,10 +135,12 @@ func (a *auditFlags) runSum(cmd *cobra.Command) error {
 		}
 		return err
 	}
-	p.MinUsers = int64(a.sum.n)
-	if a.show.json {
-		err = printJSON(cmd.OutOrStdout(), auditSumDocument{r.Claimed, r.LowerBound, r.Confidence, r.Refuted, vecsumName, a.sum.delta, p.Users, account.NewDocumentSum(p),
-			int64(a.trials), a.seed, r.Witness, r.Hits, r.Draws, time.Since(begin).Seconds()})
+	p.MinUsers = a.sum.n
+	if a.show.json && by != nil {
+		err = printJSON(cmd.OutOrStdout(), a.aggregatedDocument(*by, sigma, r, time.Since(begin).Seconds()))
+	} else if a.show.json {
+		verdict, sample := a.written(vecsumName, r, time.Since(begin).Seconds())
+		err = printJSON(cmd.OutOrStdout(), auditSumDocument{verdict, a.sum.delta, p.Users, account.NewDocumentSum(p), sample})
 	} else {
 		out := printer{w: cmd.OutOrStdout()}
 		verdict := "not refuted"
@@ -141,7 +148,12 @@ func (a *auditFlags) runSum(cmd *cobra.Command) error {
 			verdict = "REFUTED"
 		}
 		out.row("claim", "a round is (%.9g, %g)-private: %s", r.Claimed, a.sum.delta, verdict)
-		out.row("round", "%d clients, %s", p.Users, describeSum(p))
+		if by != nil {
+			out.row("round", "%s", describeSum(account.Query{Sum: vecsum.Params{Dim: by.Dim}, NoiseBy: a.sum.by, Sigma: sigma}))
+			out.row("observer", "knows all clients but one, and the other aggregator's noise")
+		} else {
+			out.row("round", "%d clients, %s", p.Users, describeSum(account.Query{Sum: p}))
+		}
 		out.row("eps is at least", "%.4g, with confidence %v", r.LowerBound, r.Confidence)
 		out.row("event", "%s", r.Witness)
 		out.row("seen", "%d and %d of %d rounds with each input", r.Hits[0], r.Hits[1], r.Draws)

@@ -211,6 +211,23 @@ func (c *children) begin(name string) error {
 	return nil
 }
 
+// await waits until processes have ended by themselves, but not longer than limit.
+func (c *children) await(ctx context.Context, limit time.Duration, names ...string) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	c.mu.Lock()
+	all := slices.Clone(c.all)
+	c.mu.Unlock()
+	for _, one := range all {
+		if slices.Contains(names, one.name) {
+			select {
+			case <-one.done:
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
 // stop ends all processes, the last started first, and returns an error if one did not end as
 // it should.
 func (c *children) stop() error {

@@ -69,6 +69,11 @@ in a file; the ranges for riffle train must be public, known without looking.`,
 				if label == "" {
 					return usage("label is required with a .csv file: the column to predict")
 				}
+				for _, f := range pictures.rows() {
+					if cmd.Flags().Changed(f.Name) {
+						return usage("--%s goes with a folder of pictures, not with --data %s", f.Name, data)
+					}
+				}
 				columns := dataset.CSVConfig{Label: label, Regression: regression}
 				for i, what := range declarations {
 					if err := columns.Declare(what, declared[i]); err != nil {
@@ -228,8 +233,8 @@ func newDataExport() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := os.MkdirAll(out, 0o755); err != nil {
-				return err
+			if trainSet.Channels != 1 {
+				return usage("data %s: %d channels, an IDX file holds 1 (--image-colours grey makes one of a picture)", data, trainSet.Channels)
 			}
 			if err := dataset.WriteFolder(out, trainSet, test, zipped); err != nil {
 				return err
@@ -242,7 +247,7 @@ func newDataExport() *cobra.Command {
 	cmd.Flags().StringVar(&out, "out", "", "folder to write, new or empty; with --synthetic a new .csv file")
 	cmd.Flags().BoolVar(&zipped, "gzip", false, "compress the files")
 	bind(cmd, setting.Table{
-		{Name: "synthetic", Into: &synthetic, Values: append(laws(), string(dataset.SyntheticShop)+"\tcustomers: text, empty cells, a rare class"), Check: others, Help: "write rows of this law instead: %s (see riffle solve)"},
+		{Name: "synthetic", Into: &synthetic, Values: append(laws(), string(dataset.SyntheticShop)+"\tcustomers: text, empty cells, a rare class"), Help: "write rows of this law instead: %s (see riffle solve)"},
 		{Name: "n", Into: &n, Default: "10000", Help: "synthetic rows (1e6 notation is fine)"},
 		{Name: "dim", Into: &dim, Default: "5", Help: "features of a synthetic row"},
 	})
@@ -259,6 +264,9 @@ func exportSynthetic(path string, c dataset.SyntheticConfig) error {
 	if c.Dim > dataset.MaxCSVCells/max(1, c.Rows) {
 		return usage("--n %d times --dim %d exceeds the %d values that a file may have", c.Rows, c.Dim, dataset.MaxCSVCells)
 	}
+	if err := newFile(path); err != nil {
+		return err
+	}
 	var text bytes.Buffer
 	if c.Kind == dataset.SyntheticShop {
 		if err := dataset.WriteShop(&text, c.Rows, c.Seed); err != nil {
@@ -272,9 +280,6 @@ func exportSynthetic(path string, c dataset.SyntheticConfig) error {
 		if err := dataset.WriteCSV(&text, rows); err != nil {
 			return err
 		}
-	}
-	if _, err := os.Stat(path); err == nil {
-		return usage("--out %s exists", path)
 	}
 	return durable.WriteFile(path, text.Bytes())
 }

@@ -5,22 +5,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/durable"
+	sums "github.com/riffle-dp/riffle/protocol/mechanism"
+	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/setting"
 	"github.com/riffle-dp/riffle/run/train"
 	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/operate"
-	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
 )
 
 // demo describes a demonstration. It is stored in the demonstration's directory, so that it
@@ -41,6 +39,17 @@ type demo struct {
 	// that has the model and the data of the demo's own clients.
 	External  int64  `json:"external,omitempty"`
 	Gradients string `json:"gradients,omitempty"`
+	Receipts  bool   `json:"receipts,omitempty"`
+	// Browser is the number of further clients that are tabs of a browser, and Page the address of the
+	// page for them.
+	Browser int64  `json:"browser,omitempty"`
+	Page    string `json:"page,omitempty"`
+	// Full says that everything that keeps liars and operators honest is on.
+	Full bool `json:"full,omitempty"`
+	// Measure says that a second task asks a question; Question is its digest.
+	Measure  bool    `json:"measure,omitempty"`
+	Question string  `json:"question,omitempty"`
+	Budget   float64 `json:"budget,omitempty"` // the population's ε, of a demo with a question
 
 	dir     string
 	initial []byte // the program's first parameters, a file's content
@@ -66,17 +75,33 @@ recorded reports, with the functions of a simulation: it must equal the released
 bit for bit. It computes the privacy loss again from the ledger's events, and it
 checks every store.
 
+With --full everything is on that keeps liars and operators honest: vector sums whose
+reports prove their norm, receipts, a registrar that enrols the clients and gives them a
+token for each message, a relay between clients and shuffler, and what clients and
+shuffler keep to notice a coordinator or a client that was restored from a copy.
+
 One directory holds all keys, so a demonstration protects nobody. Ctrl-C stops all
 processes; --resume continues from there. SIGTERM stops them too, and removes a
 temporary directory.
+
+With --measure a second task asks the same clients a question, a histogram of their
+ages, which are made up, and the demo compares the answer with the truth. Both tasks are
+charged to one budget.
 
 With --external N there is room for N clients of your own: the demo makes what each
 needs, prints the command that starts them, and waits until all are ready. With
 --gradients the task is a model of your own: a program has its parameters, evaluates
 it, and has the data of the demo's own clients, of which there are none then unless
---clients says so.`,
+--clients says so.
+
+With --browser the demo serves a page, on which you draw digits: your tab is one more
+client, which learns from them. It says how to open the page, and waits for the tab.`,
 		Example: `  riffle demo --clients 1000 --rounds 20
   riffle demo --clients 200 --rounds 5 --trust vector-sum --json
+  riffle demo --clients 200 --rounds 5 --trust vector-sum --proofs pine
+  riffle demo --full --clients 100 --rounds 5
+  riffle demo --browser --clients 100 --rounds 10
+  riffle demo --measure --clients 500 --rounds 3
   riffle demo --external 50 --rounds 3 --gradients 'python3 python/examples/numpy_mlp.py'`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -94,10 +119,27 @@ it, and has the data of the demo's own clients, of which there are none then unl
 			switch {
 			case given("gradients") && given("data"):
 				return usage("--gradients contradicts --data: the program has the data")
+			case d.Browser != 0 && (d.Gradients != "" || d.Data != "mnist"):
+				return usage("--browser goes with --data mnist: the page learns from digits")
+			case d.Browser < 0 || d.Browser > mostTabs:
+				return usage("--browser %d: want 1 to %d tabs", d.Browser, mostTabs)
+			case d.Measure && d.Browser > 0:
+				return usage("--measure contradicts --browser: a tab has drawings and no row that could answer")
 			case d.Gradients != "" && !given("clients"):
 				d.Clients = 0
 			}
-			if n := d.Clients + d.External; n < 2 {
+			if d.Full {
+				if !given("trust") {
+					d.Trust = dp.Trust(dp.TrustNames(dp.SumsOnly)[0]) // the commonest is first
+				}
+				if d.Trust.Is(dp.SumsOnly) && !given("proofs") {
+					task.Proofs = wire.ProofsPine
+				}
+				d.Receipts, task.Tokens = true, true
+			}
+			if n := d.population(); n < 2 && d.Browser > 0 {
+				return usage("--clients %d and --browser %d make %s: a round needs two", d.Clients, d.Browser, counted(n, "client"))
+			} else if n < 2 {
 				return usage("--clients %d and --external %d make %s: a round needs two", d.Clients, d.External, counted(n, "client"))
 			}
 			if err := d.settle(cmd.Context(), task, eps0, epsilon, gamma, k, guard); err != nil {
@@ -150,12 +192,18 @@ it, and has the data of the demo's own clients, of which there are none then unl
 		{Name: "eps0", Into: &eps0, Default: "2", Range: rowOf("eps0").Range, Help: "local privacy parameter of a report, with --trust " + dp.AnyTrust(dp.LocallyPrivate)},
 		{Name: "messages", Into: &task.Messages, Range: "[1, 4096]", Help: "messages of each client in a round, each with eps0 (default 1)"},
 		{Name: "epsilon", Into: &epsilon, Default: "1", Range: "(0, inf)", Help: "budget that the noise is chosen for, with --trust " + dp.AnyTrust(dp.SumsOnly)},
+		{Name: "receipts", Into: &d.Receipts, Help: "publish after each round which receipts arrived; the clients look for theirs"},
+		{Name: "proofs", Into: &task.Proofs, Values: valuesOf("proofs"), Help: "with --trust " + dp.AnyTrust(dp.SumsOnly) + ": reports prove their norm (%s), and the aggregators add the noise (default: none)"},
+		{Name: "full", Into: &d.Full, Help: "all that keeps liars and operators honest: proofs, receipts, a registrar with tokens, a relay"},
+		{Name: "measure", Into: &d.Measure, Help: "a second task asks how many clients are of what age, on the same budget"},
 		{Name: "guard", Into: &guard, Help: "keep the last good model where its evaluation falls by more, as accuracy:0.05 (default: none)"},
 		{Name: "suite", Into: &d.Suite, Default: suites[0], Values: suites[:], Help: "of the keys that reports are sealed to: %s"},
 		{Name: "data", Into: &d.Data, Default: "mnist", File: true, Help: "mnist, or a folder of images"},
 		{Name: "gradients", Into: &d.Gradients, Help: "program that has a model of your own, and data: a command, or unix:PATH (default: a model of riffle's on --data)"},
 	})
 	flags := cmd.Flags()
+	flags.Int64Var(&d.Browser, "browser", 0, "serve a page on which a visitor draws digits, and whose tab is one more client; --browser=3: three tabs")
+	flags.Lookup("browser").NoOptDefVal = "1"
 	flags.StringVar(&out, "out", "", "directory to keep, new or empty (default: a temporary one)")
 	flags.StringVar(&resume, "resume", "", "go on with the demo in this directory")
 	show.flags(flags)
@@ -180,8 +228,8 @@ func (d *demo) settle(ctx context.Context, task train.PrivacyConfig, eps0, epsil
 	}
 	c := train.Default()
 	c.Data, c.Trust, c.Participation, c.Rounds, c.Model, c.Guard = d.Data, d.Trust, d.Participation, d.Rounds, "hog-linear", guard
-	c.Randomizer, c.Encoding, c.Messages = task.Randomizer, task.Encoding, task.Messages
-	n := d.Clients + d.External
+	c.Randomizer, c.Encoding, c.Messages, c.Receipts, c.Proofs, c.Tokens = task.Randomizer, task.Encoding, task.Messages, d.Receipts, task.Proofs, task.Tokens
+	n := d.population()
 	if d.Gradients != "" {
 		if err := d.describe(ctx, &c); err != nil {
 			return err
@@ -198,6 +246,9 @@ func (d *demo) settle(ctx context.Context, task train.PrivacyConfig, eps0, epsil
 		c.Epsilon = epsilon
 	}
 	d.Round = 60 // the time limit; a round closes when all have reported
+	if d.Browser > 0 {
+		d.Round = 20 // a round waits no longer for a tab that was closed
+	}
 	// A round whose members are secret, because they are drawn or flip coins, ends at its
 	// deadline only.
 	secret := 3 + float64(n)/400
@@ -222,7 +273,10 @@ func (d *demo) settle(ctx context.Context, task train.PrivacyConfig, eps0, epsil
 	if err := c.Check(); err != nil {
 		return err
 	}
-	return d.fix(c)
+	if err := d.fix(c); err != nil || !d.Measure {
+		return err
+	}
+	return d.budget(ctx)
 }
 
 // fix makes c the task's settings.
@@ -236,21 +290,42 @@ func (d *demo) loopback() operate.Loopback {
 	suite, _ := config.ParseSuite(d.Suite) // cannot fail: it was checked
 	sum := d.Trust.Is(dp.SumsOnly)
 	p := config.Policy{MaxEps: 1e4, Delta: 1e-5, MinReports: 2, MaxTasks: 1, MaxEps0: d.Config.Eps0 * float64(max(1, d.Config.Messages)) * 1.01, Trusts: []dp.Trust{d.Trust}}
+	budget := 1e4
 	if sum {
 		p.MaxEps0 = 0
 	}
-	return operate.Loopback{Dir: d.dir, Clients: int(d.Clients), Processes: int(d.Processes), External: int(d.External), Gradients: d.Gradients, Aggregator: sum, MinReports: 2, Suite: suite,
-		Epsilon: 1e4, Delta: 1e-5, Data: d.Data, Policy: p, Spread: -1}
+	if d.Config.Proofs != "" {
+		p.Proofs, budget = "required", sums.MostEps
+	}
+	delta, rows := 1e-5, ""
+	if d.Measure { // two tasks share what was one's
+		delta, rows = 2*delta, filepath.Join(d.dir, demoPeople)
+		budget = d.Budget
+		p.MaxTasks, p.Delta, p.Trusts = 2, delta, []dp.Trust{d.Trust, d.sums()}
+		if p.MaxEps0 == 0 && !sum {
+			p.MaxEps0 = d.Config.Eps0
+		}
+		sum = true
+	}
+	return operate.Loopback{Dir: d.dir, Rows: rows, Clients: int(d.Clients), Processes: int(d.Processes), External: int(d.External), Gradients: d.Gradients, Aggregator: sum, MinReports: 2, Suite: suite,
+		Registrar: d.Full || d.Browser > 0, Relay: d.Full, Kept: d.Full || d.Browser > 0, Origins: d.origins(),
+		Epsilon: budget, Delta: delta, Data: d.Data, Policy: p, Spread: -1}
 }
 
+// population is the number of all clients.
+func (d *demo) population() int64 { return d.Clients + d.External + d.Browser }
+
 func (d *demo) create(ctx context.Context) error {
+	if err := d.choosePage(); err != nil {
+		return err
+	}
 	if err := d.loopback().Create(ctx); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return errors.Join(d.begin(), d.save())
+	return errors.Join(d.begin(), d.writePeople(), d.save())
 }
 
 // empty removes the content of a directory, and the directory itself if this program made it.
@@ -291,168 +366,4 @@ func loadDemo(dir string) (*demo, error) {
 	}
 	d.dir, err = filepath.Abs(dir)
 	return d, err
-}
-
-// run starts all processes, waits for the task, stops them, and checks.
-func (d *demo) run(cmd *cobra.Command, show output, keep bool) error {
-	begun := time.Now()
-	ctx := cmd.Context()
-	stderr := cmd.ErrOrStderr()
-	show.note(stderr, "%s", "a demonstration on one machine: one directory holds all keys, and this protects nobody's data")
-	show.note(stderr, "directory: %s", d.dir)
-	c := &children{dir: filepath.Join(d.dir, "logs")}
-	err := d.drive(ctx, c, show, stderr)
-	if stopErr := c.stop(); err == nil {
-		err = stopErr
-	}
-	if err != nil {
-		if !keep && terminated(ctx) {
-			return d.remove(ctx)
-		}
-		if ctx.Err() != nil {
-			return fmt.Errorf("interrupted (%w); all processes are stopped; continue with: riffle demo --resume %s", context.Canceled, d.dir)
-		}
-		return fmt.Errorf("%w\nlogs: %s; all processes are stopped; when the cause is gone: riffle demo --resume %s", operateError(err), c.dir, d.dir)
-	}
-	result, err := d.check(ctx, time.Since(begun))
-	if err != nil {
-		if !keep && terminated(ctx) {
-			return d.remove(ctx)
-		}
-		return fmt.Errorf("%w\nwhat was recorded is kept: %s", operateError(err), d.dir)
-	}
-	var left error
-	if !keep {
-		left = os.RemoveAll(d.dir) // the error names what is left
-		result.Dir = ""
-	}
-	if show.json {
-		err = printJSON(cmd.OutOrStdout(), result)
-	} else {
-		err = result.print(cmd.OutOrStdout())
-	}
-	return errors.Join(err, left)
-}
-
-// remove deletes the temporary directory of a demo that was told to end: whoever sends SIGTERM
-// does not come back to resume it.
-func (d *demo) remove(ctx context.Context) error {
-	return errors.Join(fmt.Errorf("%w; all processes are stopped; nothing is kept", context.Cause(ctx)), os.RemoveAll(d.dir))
-}
-
-// drive runs the task to its end.
-func (d *demo) drive(ctx context.Context, c *children, show output, stderr io.Writer) error {
-	l := d.loopback()
-	roles := []string{operate.RoleShuffler, operate.RoleCoordinator}
-	if l.Aggregator {
-		roles = append(roles, operate.RoleAggregator)
-	}
-	for _, role := range roles {
-		args := []string{"serve", role, "--config", l.Config(role)}
-		if role == operate.RoleCoordinator && d.Gradients != "" {
-			args = append(args, "--evaluate", d.Gradients)
-		}
-		if err := c.start(role, args...); err != nil {
-			return err
-		}
-	}
-	for _, role := range roles {
-		if err := c.ready(ctx, filepath.Join(d.dir, role, role+".sock")); err != nil {
-			return err
-		}
-	}
-	if c, err := config.Load[config.Coordinator](l.Config(operate.RoleCoordinator)); err == nil && c.Dashboard != config.NoAddress {
-		show.note(stderr, "live page: http://%s/", c.Dashboard)
-	}
-	api := operate.OperatorClient(filepath.Join(d.dir, operate.RoleCoordinator, operate.RoleCoordinator+".sock"))
-	fresh := d.Task == ""
-	if fresh {
-		own := d.Config
-		initial, err := d.readInitial(&own)
-		if err != nil {
-			return err
-		}
-		resp, err := api.CreateTask(ctx, connect.NewRequest(&operatorv1.CreateTaskRequest{Name: "demo", Config: d.Settings, Initial: initial, RoundSeconds: d.Round}))
-		if err != nil {
-			return err
-		}
-		d.Task = resp.Msg.Task.Id
-		if err := errors.Join(l.SetTasks(d.Task), d.save()); err != nil {
-			return err
-		}
-		show.note(stderr, "task %.16s: %s, %s, n = %d, n-min %d, %s", d.Task, resp.Msg.Task.Trust, resp.Msg.Task.Participation, d.Clients+d.External, resp.Msg.Task.NMin, counted(d.Rounds, "round"))
-	}
-	var clients []string
-	for i := range int(d.Processes) {
-		name := fmt.Sprintf("clients-%d", i)
-		clients = append(clients, name)
-		if err := c.start(name, "client", "--config", l.Config(name)); err != nil {
-			return err
-		}
-	}
-	// A round is too short for clients that are still reading their data.
-	loading := time.Now()
-	if err := c.hear(ctx, clients...); err != nil {
-		return err
-	}
-	if len(clients) > 0 {
-		show.note(stderr, "clients are ready after %.0f s", time.Since(loading).Seconds())
-	}
-	if fresh && d.External > 0 { // after a resumption they may run already, or come later
-		if err := d.invite(ctx, c, show, stderr); err != nil {
-			return err
-		}
-	}
-	if err := c.begin(operate.RoleCoordinator); err != nil {
-		return err
-	}
-	err := d.watch(ctx, c, api, show, stderr, clients)
-	if err == nil {
-		d.farewell(ctx, show, stderr)
-	}
-	return err
-}
-
-// watch prints a line for each round until the task has ended.
-func (d *demo) watch(ctx context.Context, c *children, api operatorv1.OperatorServiceClient, show output, stderr io.Writer, clients []string) error {
-	shown := int64(-1)
-	begun := time.Now()
-	for {
-		resp, err := api.GetTask(ctx, connect.NewRequest(&operatorv1.GetTaskRequest{Task: d.Task}))
-		if err != nil {
-			return errors.Join(c.failed(), err)
-		}
-		t := resp.Msg.Task
-		if t.Round != shown && t.Round > 0 {
-			shown = t.Round
-			text := fmt.Sprintf("round %d/%d", t.Released+t.RoundsFailed, t.Rounds)
-			if t.Accuracy != nil {
-				text += fmt.Sprintf("  accuracy %.2f %%", 100**t.Accuracy)
-				if t.EvaluatedRound != 0 && t.EvaluatedRound != t.Round { // a program takes its time
-					text += fmt.Sprintf(" after round %d", t.EvaluatedRound)
-				}
-			}
-			text += fmt.Sprintf("  epsilon %s  %d reports", roundUp(t.Epsilon), t.Reports)
-			if t.RoundsVoid > 0 {
-				text += fmt.Sprintf("  %d void", t.RoundsVoid)
-			}
-			show.note(stderr, "%s  %.0f s", text, time.Since(begun).Seconds())
-		}
-		switch t.State {
-		case "done":
-			return nil
-		case "running":
-		default:
-			return fmt.Errorf("the task was %s: %s", t.State, t.Why)
-		}
-		// Clients end with the task; any other process ends only when it is asked to.
-		if err := c.failed(clients...); err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(150 * time.Millisecond):
-		}
-	}
 }

@@ -52,20 +52,35 @@ type served struct {
 // scenario is what a deployment is to do.
 type scenario struct {
 	clients, processes int
-	trust              dp.Trust // default shuffle
+	trust              dp.Trust // default shuffle; proofs: vector-sum with proofs; full: that, and all that riffle demo --full has
 	rounds             int64
 	round              time.Duration // default: a minute, so that a round ends when all have reported
 	nMin               int64         // default 2
 	spread             time.Duration // that reports arrive over
 	encoding           string        // of reports; default: a new task's
+	receipts           bool
+	tokens             bool // a registrar enrols the clients, and the task's messages need tokens
+	messages           int64
 	edit               func(d *deployment)
 }
+
+// withProofs is the trust of a scenario with trust vector-sum and proofs.
+const withProofs dp.Trust = "proofs"
+
+// withAll is the same with tokens, receipts, a relay, announced ledgers and counted reports.
+const withAll dp.Trust = "full"
 
 // deploy makes keys, stores and configurations, starts the servers, creates a task
 // and starts the clients.
 func deploy(t *testing.T, p scenario) *deployment {
 	t.Helper()
 	p.trust, p.round, p.nMin = cmp.Or(p.trust, "shuffle"), cmp.Or(p.round, time.Minute), cmp.Or(p.nMin, 2)
+	budget, proofs := 1e4, ""
+	full := p.trust == withAll
+	if p.trust == withProofs || full {
+		p.trust, budget, proofs = dp.VectorSum, 50, wire.ProofsPine
+		p.tokens, p.receipts = p.tokens || full, p.receipts || full
+	}
 	dir := shortDir(t)
 	data := filepath.Join(dir, "images")
 	if err := tiny(data, 120, 60, false); err != nil {
@@ -75,14 +90,23 @@ func deploy(t *testing.T, p scenario) *deployment {
 	if p.trust != "shuffle" {
 		policy.MaxEps0 = 0
 	}
+	if proofs != "" {
+		policy.Proofs = "required"
+	}
 	d := &deployment{t: t, rounds: p.rounds, configs: map[string]string{}, running: map[string]*served{}, models: map[int64]string{},
-		l: operate.Loopback{Dir: dir, Clients: p.clients, Processes: p.processes, Aggregator: p.trust == "vector-sum", MinReports: 2,
-			Suite: wire.X25519, Epsilon: 1e4, Delta: 1e-5, Data: data, Policy: policy, Spread: cmp.Or(p.spread, -1)}}
+		l: operate.Loopback{Dir: dir, Clients: p.clients, Processes: p.processes, Aggregator: p.trust == "vector-sum", Registrar: p.tokens, Relay: full, Kept: full, MinReports: 2,
+			Suite: wire.X25519, Epsilon: budget, Delta: 1e-5, Data: data, Policy: policy, Spread: cmp.Or(p.spread, -1)}}
 	if err := d.l.Create(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for _, role := range d.roles() {
 		d.configs[role] = d.l.Config(role)
+	}
+	if d.l.Registrar {
+		d.configs[operate.RoleRegistrar] = d.l.Config(operate.RoleRegistrar)
+	}
+	if d.l.Relay {
+		d.configs[operate.RoleRelay] = d.l.Config(operate.RoleRelay)
 	}
 	for i := range p.processes {
 		d.configs[fmt.Sprint("clients-", i)] = d.l.Config(fmt.Sprint("clients-", i))
@@ -91,13 +115,21 @@ func deploy(t *testing.T, p scenario) *deployment {
 		p.edit(d)
 	}
 	t.Cleanup(func() { d.kill(slices.Collect(maps.Keys(d.running))...) })
+	if p.tokens {
+		d.start(operate.RoleRegistrar)
+		d.wait("the registrar enrols the clients", time.Minute, func() bool { return d.l.EnrolAll(t.Context()) == nil })
+	}
 	d.start(d.roles()...)
+	if full {
+		d.start(operate.RoleRelay)
+	}
 
 	c := train.Default()
 	c.Data, c.Trust, c.Participation, c.Rounds, c.Model, c.NMin, c.PerClient = data, p.trust, "all", p.rounds, "hog-linear", p.nMin, int64(120/p.clients)
-	c.Encoding = p.encoding
+	c.Encoding, c.Receipts, c.Proofs = p.encoding, p.receipts, proofs
+	c.Tokens, c.Messages = p.tokens, p.messages
 	if p.trust == "shuffle" {
-		c.Eps0 = 2
+		c.Eps0 = 2 / float64(max(1, p.messages))
 	} else {
 		c.Epsilon = 1
 	}
@@ -200,7 +232,7 @@ func (d *deployment) stop(names ...string) {
 		_ = s.cmd.Process.Signal(syscall.SIGTERM)
 		select {
 		case <-s.done:
-		case <-time.After(30 * time.Second):
+		case <-time.After(2 * time.Minute):
 			d.kill(name)
 			d.t.Fatalf("%s does not stop\n%s", name, d.tail(name))
 		}
@@ -347,7 +379,7 @@ func (d *deployment) finish(limit time.Duration) taskOutcome {
 		}
 		select {
 		case <-s.done: // clients end with the task
-		case <-time.After(30 * time.Second):
+		case <-time.After(2 * time.Minute):
 			d.t.Fatalf("%s does not end with the task\n%s", name, d.tail(name))
 		}
 	}

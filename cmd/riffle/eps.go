@@ -1,11 +1,8 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 
@@ -15,6 +12,7 @@ import (
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/run/setting"
 )
 
@@ -31,7 +29,7 @@ func (p *protocolFlags) flags(cmd *cobra.Command) {
 	bind(cmd, setting.Table{
 		{Name: "participation", Into: &p.asked.Participation, Default: string(dp.All), Values: valuesOf("participation"), Help: "%s"},
 		{Name: "eps0", Into: &p.asked.Eps0, Help: "local privacy parameter of each report"},
-		{Name: "sigma", Into: &p.asked.Sigma, Help: "noise of each report in units of the clip norm, with --randomizer gaussian"},
+		{Name: "sigma", Into: &p.asked.Sigma, Help: "noise of each report in units of the clip norm, with --randomizer gaussian; of the sum, with --noise-by aggregators"},
 		{Name: "n", Into: &p.asked.Population, Help: "clients (1e6 notation is fine)"},
 		{Name: "k", Into: &p.asked.Reports, Help: "reports a round, with sampled or once"},
 		{Name: "gamma", Into: &p.asked.Gamma, Help: "each client's chance to take part, with check-in"},
@@ -94,6 +92,9 @@ func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 	q.Class, q.AskDelta = dp.Class(p.class), fs.Changed("eps")
 	if ok, err := p.sum(fs); ok || err != nil {
 		q.Trust, q.Sum = "", p.vecsum.params() // the class decides the trust
+		if p.aggregated() {
+			q.NoiseBy = p.vecsum.by
+		}
 		if err != nil {
 			return q, err
 		}
@@ -156,7 +157,8 @@ With --eps in place of --delta it bounds delta.`,
   riffle eps --participation all --eps0 3 --n 60000 --rounds 80 --delta 1e-5 --certificate eps.json
   riffle eps --verify eps.json
   riffle eps --trust distributed --randomizer gaussian --sigma 1 --participation check-in --n 6e5 --gamma 1e-3 --rounds 1e5 --delta 1e-8
-  riffle eps --randomizer vecsum --dim 100 --grid 314 --noise-bits 735 --n 1e4 --delta 1e-6`,
+  riffle eps --randomizer vecsum --dim 100 --grid 314 --noise-bits 735 --n 1e4 --delta 1e-6
+  riffle eps --randomizer vecsum --noise-by aggregators --dim 1930 --sigma 90 --n 6e4 --rounds 120 --delta 1e-5`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			fs := cmd.Flags()
@@ -290,7 +292,10 @@ func printReply(w io.Writer, r account.Reply, more reportFacts) error {
 	p := printer{w: w}
 	p.line("%s", describeQuery(r.Query))
 	if r.Query.Class == account.VectorSumClass {
-		p.line("%s", describeSum(r.Query.Sum))
+		p.line("%s", describeSum(r.Query))
+		if d := r.Document().Design; d != nil {
+			p.line("released with the noise of both: deviation %.5g clip norms a coordinate", d.Released)
+		}
 	}
 	if r.Upper != nil {
 		p.line("epsilon <= %s at delta = %s   (%s, %s; %s one client)", roundUp(r.Upper.Eps), roundUp(r.Upper.Delta), r.Upper.Method, r.Upper.Status, r.Upper.Adjacency)
@@ -382,6 +387,9 @@ func describeQuery(q account.Query) string {
 	}
 	if q.Dropout > 0 {
 		text += fmt.Sprintf(", dropout = %g", q.Dropout)
+		if q.NoiseBy == vecsum.ByAggregators {
+			text += " (counts for nothing: who causes it may choose whom)"
+		}
 	}
 	if q.TV > 0 {
 		text += fmt.Sprintf(", total-variation parameter %g", q.TV)
@@ -405,90 +413,4 @@ func describeQuery(q account.Query) string {
 		text += ", only the sum is seen"
 	}
 	return text
-}
-
-// plan solves for a value of the query. The eps0 of a randomizer that the flags name is solved
-// for by the randomizer's own law.
-func (p *protocolFlags) plan(ctx context.Context, target float64, q account.Query, solve string) (account.Query, account.Reply, error) {
-	if _, named, err := p.named(1); err != nil {
-		return q, account.Reply{}, err
-	} else if !named || solve != "eps0" {
-		return account.Plan(ctx, target, q, solve)
-	}
-	eps0, q, r, err := account.PlanReport(ctx, target, q, func(eps0 float64) (dp.Report, error) {
-		m, _, err := p.named(eps0)
-		if err != nil {
-			return dp.Report{}, err
-		}
-		return m.Event(), nil
-	})
-	q.Eps0 = eps0 // what a report promises includes the slack of its arithmetic
-	return q, r, err
-}
-
-func newPlan() *cobra.Command {
-	var p protocolFlags
-	var target float64
-	var solve string
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "plan",
-		Short: "Choose a protocol for a target epsilon: the inverse of eps",
-		Long: `Plan finds the largest eps0, k, gamma or rounds, or the smallest sigma, for which
-the proved bound on epsilon stays at or below the target. All other values are
-given. With --randomizer vecsum it designs a vector sum: grid, noise and modulus.`,
-		Example: `  riffle plan --target-eps 1 --delta 1e-5 --n 60000 --participation all --rounds 50 --solve eps0
-  riffle plan --randomizer vecsum --target-eps 1 --delta 1e-6 --n 1e4 --dim 100 --solve noise-bits`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			fs := cmd.Flags()
-			if solve == "" || !fs.Changed("target-eps") {
-				return usage("--solve and --target-eps are required (see riffle plan --help)")
-			}
-			if fs.Changed(solve) {
-				return usage("--%s contradicts --solve %s", solve, solve)
-			}
-			sums := solve == "noise-bits" || solve == "mu"
-			if sums != (p.class == vecsumName) {
-				return usage("--solve noise-bits and mu go with --randomizer %s, the others without: not --solve %s with --randomizer %s", vecsumName, solve, p.class)
-			}
-			if sums {
-				return p.planSum(cmd, fs, target, solve, asJSON)
-			}
-			q, err := p.query(fs)
-			if err != nil {
-				return err
-			}
-			q, r, err := p.plan(cmd.Context(), target, q, solve)
-			if err != nil {
-				if errors.Is(err, cmd.Context().Err()) {
-					return err
-				}
-				return usageError(err)
-			}
-			if r.Upper != nil {
-				warnLargeEps(cmd.ErrOrStderr(), r.Upper.Eps)
-			}
-			if asJSON {
-				solution := map[string]any{"eps0": q.Eps0, "sigma": q.Sigma, "k": q.Reports, "gamma": q.Gamma, "rounds": q.Rounds}
-				return printJSON(cmd.OutOrStdout(), map[string]any{
-					"solution": map[string]any{solve: solution[solve]}, "check": documented{r.Document(), p.largestOf(r)}})
-			}
-			out := printer{w: cmd.OutOrStdout()}
-			value := map[string]string{"eps0": fmt.Sprintf("%.6g", math.Floor(q.Eps0*1e6)/1e6), "k": fmt.Sprint(q.Reports),
-				"gamma": fmt.Sprintf("%.6g", q.Gamma), "sigma": fmt.Sprintf("%.10g", math.Ceil(q.Sigma*1e6)/1e6), "rounds": fmt.Sprint(q.Rounds)}[solve]
-			out.line("%s = %s", solve, value)
-			if out.err != nil {
-				return out.err
-			}
-			return printReply(cmd.OutOrStdout(), r, p.largestOf(r))
-		},
-	}
-	p.flags(cmd)
-	bind(cmd, setting.Table{
-		{Name: "target-eps", Into: &target, Help: "epsilon that must not be exceeded"},
-		{Name: "solve", Into: &solve, Check: others, Values: []string{"eps0", "k", "gamma", "rounds", "sigma", "noise-bits\tof a vector sum", "mu\tof a vector sum"}, Help: "what to solve for: %s"},
-	})
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
 }

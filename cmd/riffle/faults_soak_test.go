@@ -35,7 +35,7 @@ var phases = []struct {
 // it, and everything at the same time. What was hit is read off the stores.
 func TestFaultMatrix(t *testing.T) {
 	hit := map[string]int{}
-	for _, trust := range []string{"shuffle", "vector-sum"} {
+	for _, trust := range []string{"shuffle", "vector-sum", "proofs", "full"} {
 		for seed := range uint64(*soakSeeds) {
 			t.Run(fmt.Sprint(trust, "-", seed), func(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, 6))
@@ -45,12 +45,15 @@ func TestFaultMatrix(t *testing.T) {
 				}
 				var faults []fault
 				victims := [][]string{{"shuffler"}, {"coordinator"}, {"clients-0"}, {"shuffler", "coordinator"}, {"shuffler", "coordinator", "aggregator", "clients-0", "clients-1"}}
-				if trust == "vector-sum" {
+				if trust != "shuffle" {
 					victims = append(victims, []string{"aggregator"})
+				}
+				if trust == "full" {
+					victims = append(victims, []string{"registrar"}, []string{"relay"}, []string{"registrar", "relay", "shuffler", "coordinator", "aggregator", "clients-0", "clients-1"})
 				}
 				for _, v := range victims {
 					for i, p := range phases {
-						if p.name != "aggregating" || trust == "vector-sum" {
+						if p.name != "aggregating" || trust != "shuffle" {
 							faults = append(faults, fault{v, i})
 						}
 					}
@@ -133,8 +136,12 @@ func (d *deployment) stage(role string) string {
 		var state struct {
 			Round int64 `json:"round"`
 			Open  *struct {
-				Closed  []byte `json:"closed"`
-				Charged bool   `json:"charged"`
+				Closed   []byte `json:"closed"`
+				Charged  bool   `json:"charged"`
+				Key      []byte `json:"key"` // with proofs
+				Excluded string `json:"excluded"`
+				Agreed   []byte `json:"agreed"`
+				Noise    string `json:"noise"`
 			} `json:"open"`
 		}
 		read("state."+d.task, &state)
@@ -142,6 +149,14 @@ func (d *deployment) stage(role string) string {
 		switch {
 		case state.Open == nil:
 			return "between rounds"
+		case state.Open.Noise != "":
+			return "noise named"
+		case state.Open.Agreed != nil:
+			return "set agreed"
+		case state.Open.Excluded != "":
+			return "set stored"
+		case state.Open.Key != nil:
+			return "key stored"
 		case state.Open.Charged:
 			return "charged"
 		case last > uint64(state.Round):
@@ -185,14 +200,16 @@ func (d *deployment) stage(role string) string {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	prepared, summed, done := 0, 0, 0
+	prepared, summed, named, done := 0, 0, 0, 0
 	for _, key := range keys {
-		var sum struct{ Summed, Partial string }
+		var sum struct{ Summed, Noise, Partial string }
 		none := strings.Repeat("0", 64)
 		switch {
 		case !read(key, &sum):
 		case sum.Partial != none:
 			done++
+		case sum.Noise != "":
+			named++
 		case sum.Summed != none:
 			summed++
 		default:
@@ -200,6 +217,8 @@ func (d *deployment) stage(role string) string {
 		}
 	}
 	switch {
+	case named > 0:
+		return "noise named"
 	case summed > 0:
 		return "excluded"
 	case prepared > 0:

@@ -6,6 +6,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/longtest"
+	"github.com/riffle-dp/riffle/service/operate"
 )
 
 // TestKilledProcesses kills each role once, and then all at the same time. The task
@@ -15,12 +16,12 @@ func TestKilledProcesses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs processes; the services have their own tests")
 	}
-	for _, trust := range []string{"vector-sum", "shuffle"} {
+	for _, trust := range []string{"full", "proofs", "vector-sum", "shuffle"} {
 		t.Run(trust, func(t *testing.T) {
 			kills := []struct{ victim, phase string }{
 				{"clients-1", "collecting"}, {"shuffler", "collecting"}, {"coordinator", "opening"}, {"aggregator", "opening"},
-				{"shuffler", "charging"}, {"", "collecting"}}
-			d := deploy(t, scenario{clients: 12, processes: 2, trust: dp.Trust(trust), rounds: int64(len(kills)) + 3, spread: 200 * time.Millisecond})
+				{"shuffler", "charging"}, {"relay", "collecting"}, {"registrar", "collecting"}, {"", "collecting"}}
+			d := deploy(t, scenario{clients: 12, processes: 2, trust: dp.Trust(trust), rounds: int64(len(kills)) + 3, spread: 200 * time.Millisecond, receipts: true})
 			for _, k := range kills {
 				victims := []string{k.victim}
 				if k.victim == "" {
@@ -40,7 +41,7 @@ func TestKilledProcesses(t *testing.T) {
 				d.kill(victims...)
 				t.Logf("killed %v in round %d, seen %s: %v", victims, d.last.Round+1, k.phase, seen)
 				for _, v := range victims {
-					if v == k.victim && v != "clients-1" {
+					if v == k.victim && v != "clients-1" && v != operate.RoleRelay { // it has no store
 						d.fsck(v)
 					}
 				}
@@ -48,6 +49,7 @@ func TestKilledProcesses(t *testing.T) {
 				d.reach(d.last.Round+1, time.Minute)
 			}
 			d.whole(time.Minute)
+			d.nothingWrong()
 		})
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -19,7 +20,10 @@ import (
 func bind(cmd *cobra.Command, t setting.Table) {
 	t.Reset()
 	for _, f := range t {
-		cmd.Flags().Var(f, f.Name, f.Usage())
+		flag := cmd.Flags().VarPF(f, f.Name, "", f.Usage())
+		if f.Type() == "bool" {
+			flag.NoOptDefVal = "true"
+		}
 		if f.Part != "" {
 			must(cmd.Flags().SetAnnotation(f.Name, partOf, []string{f.Part}))
 		}
@@ -183,4 +187,23 @@ func byPart(all *pflag.FlagSet) string {
 		text = append(text, part+":\n"+strings.TrimRight(sets[part].FlagUsagesWrapped(width), "\n"))
 	}
 	return strings.Join(text, "\n\n")
+}
+
+// newFile refuses an --out that cannot become a new file.
+func newFile(out string) error {
+	if _, err := os.Lstat(out); err == nil {
+		return usage("--out %s exists", out)
+	}
+	return inFolder("out", out)
+}
+
+// inFolder refuses a file in a folder that is not there, and a folder.
+func inFolder(flag, file string) error {
+	if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
+		return usage("--%s %s: there is no folder %s", flag, file, filepath.Dir(file))
+	}
+	if info, err := os.Stat(file); err == nil && info.IsDir() {
+		return usage("--%s %s is a folder, want a file", flag, file)
+	}
+	return nil
 }

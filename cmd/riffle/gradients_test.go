@@ -51,6 +51,9 @@ func jsonOf(t *testing.T, args ...string) map[string]any {
 
 // TestNumpyExample trains the example's network, started and over a socket.
 func TestNumpyExample(t *testing.T) {
+	if testing.Short() {
+		t.Skip("trains for long; TestOwnClients has the goroutines of programs")
+	}
 	python := pythonWith(t, "numpy")
 	t.Setenv("OMP_NUM_THREADS", "1")
 	program := example(t, python, "numpy_mlp.py", "--clients 1500")

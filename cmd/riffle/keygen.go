@@ -31,7 +31,7 @@ docs/deploy/GUIDE.md says who gets what.`,
 	for _, role := range []string{"shuffler", "coordinator", "aggregator"} {
 		cmd.AddCommand(newKeygenRole(role))
 	}
-	cmd.AddCommand(newKeygenClient(), newKeygenTLS())
+	cmd.AddCommand(newKeygenRegistrar(), newKeygenClient(), newKeygenTLS())
 	return cmd
 }
 
@@ -88,7 +88,8 @@ func newKeygenRole(role string) *cobra.Command {
 rounds) and a sealing key that clients seal reports to.`,
 			"coordinator": `Makes the coordinator's signing key (tasks and announcements) and a sealing key
 that clients seal the inner part of reports to.`,
-			"aggregator": `Makes a sealing key that clients seal second shares of vector sums to.`,
+			"aggregator": `Makes the aggregator's signing key (its word on which reports it sums, for tasks with
+proofs) and a sealing key that clients seal second shares of vector sums to.`,
 		}[role] + `
 
 To replace a sealing key that will expire, run it again with --sealing-only: the
@@ -105,7 +106,7 @@ the old one any more.`,
 				return usage("--expires %v must be at least 1h", expires)
 			}
 			m := made{Role: role, Dir: dir}
-			if role != "aggregator" && !sealingOnly {
+			if !sealingOnly {
 				key, err := config.GenerateSigning(dir)
 				if err != nil {
 					return keygenError(err)
@@ -124,7 +125,7 @@ the old one any more.`,
 			return m.show(cmd, show, map[string]string{
 				"shuffler":    "give the signing key to the coordinator, the aggregator and the clients; the sealing key goes into the enrolment by itself",
 				"coordinator": "give the signing key to the shuffler, the aggregator and the clients; the sealing key goes into announcements by itself",
-				"aggregator":  "give the sealing key to the shuffler's operator, who signs it into the enrolment",
+				"aggregator":  "give the sealing key to the shuffler's operator, who signs it into the enrolment, and the signing key to the coordinator",
 			}[role])
 		},
 	}
@@ -138,6 +139,29 @@ the old one any more.`,
 	return cmd
 }
 
+func newKeygenRegistrar() *cobra.Command {
+	var dir string
+	var show output
+	cmd := &cobra.Command{
+		Use:     "registrar",
+		Short:   "Make the key of a registrar",
+		Long:    `Makes the key with which a registrar signs who is enrolled.`,
+		Example: "  riffle keygen registrar --out keys/registrar",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			key, err := config.GenerateSigning(dir)
+			if err != nil {
+				return keygenError(err)
+			}
+			m := made{Role: "registrar", Dir: dir, Signing: config.FormatVerifying(key), Files: []string{filepath.Join(dir, config.SigningFile)}}
+			return m.show(cmd, show, "give the signing key to the shuffler, the coordinator, the aggregator and the clients: they take no other roster")
+		},
+	}
+	require(cmd, &dir, "out", "directory for the key, made if it is not there")
+	show.flags(cmd.Flags())
+	return cmd
+}
+
 func newKeygenClient() *cobra.Command {
 	var dir string
 	var count int64
@@ -146,7 +170,7 @@ func newKeygenClient() *cobra.Command {
 		Use:   "client",
 		Short: "Make clients' credentials",
 		Long: `Keygen client makes the credentials with which enrolled clients sign their reports,
-and the lines with which the shuffler's operator enrols them.`,
+and the lines with which the registrar or the shuffler's operator enrols them.`,
 		Example: `  riffle keygen client --out phone
   riffle keygen client --out phones --count 1000`,
 		Args: noArgs,
@@ -156,7 +180,7 @@ and the lines with which the shuffler's operator enrols them.`,
 			}
 			m := made{Role: "client", Dir: dir, Clients: int(count), Roster: filepath.Join(dir, config.RosterFile),
 				Files: []string{filepath.Join(dir, config.CredentialsFile)}}
-			return m.show(cmd, show, "give the roster lines to the shuffler's operator, over a channel that proves who they are from")
+			return m.show(cmd, show, "give the roster lines to the registrar (or the shuffler's operator), over a channel that proves who they are from")
 		},
 	}
 	flags := cmd.Flags()

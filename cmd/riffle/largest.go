@@ -9,6 +9,7 @@ import (
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
 // documented is an answer as JSON; its keys are part of the contract.
@@ -165,6 +166,9 @@ func (p *protocolFlags) named(eps0 float64) (randomizer.Randomizer, bool, error)
 // largest returns the distance by which one report of an answer can move a mean, in clip
 // norms over n; 0: not known.
 func (p *protocolFlags) largest(r account.Reply) float64 {
+	if r.Query.NoiseBy == vecsum.ByAggregators {
+		return 0 // as much as the proofs let pass
+	}
 	if r.Query.Class == account.VectorSumClass {
 		return r.Query.Sum.Largest()
 	}

@@ -13,6 +13,9 @@ import (
 // How far one report can move a mean is said wherever randomizer and dimension are
 // known, and nowhere else.
 func TestLargestReportIsSaid(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long, and one goroutine: nothing for the race detector")
+	}
 	ask := func(args ...string) (text string, largest float64) {
 		t.Helper()
 		for _, json_ := range []bool{false, true} {
@@ -96,6 +99,9 @@ func TestTaskSaysWhatAReportIs(t *testing.T) {
 // What the two encodings of a report cost is said where it differs, and how many seeds a liar is
 // taken to try where reports are seeds.
 func TestEncodingsAreSaid(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long, and one goroutine: nothing for the race detector")
+	}
 	base := []string{"eps", "--n", "60000", "--rounds", "160", "--delta", "1e-5", "--bounds", "best"}
 	cost := map[string]float64{}
 	for _, c := range []struct {

@@ -54,11 +54,13 @@ func TestDemoLeavesNothingUnnamed(t *testing.T) {
 		signal     os.Signal // nil: Ctrl-C
 		out        bool      // the directory is not a temporary one
 		code       int
+		twice      bool // the signal comes again
 	}{
 		{name: "at once", code: exitInterrupted},
 		{name: "while keys are made", file: "shuffler", code: exitInterrupted},
 		{name: "when it has begun", file: demoFile, code: exitInterrupted},
 		{name: "terminated", file: filepath.Join("logs", "clients-0.log"), signal: syscall.SIGTERM, code: exitInterrupted},
+		{name: "terminated twice", file: filepath.Join("logs", "clients-0.log"), signal: syscall.SIGTERM, code: exitInterrupted, twice: true},
 		{name: "terminated in a directory", file: filepath.Join("logs", "clients-0.log"), signal: syscall.SIGTERM, out: true, code: exitInterrupted},
 		{name: "shuffler killed", file: filepath.Join("logs", "clients-0.log"), victim: "shuffler", code: exitFailed},
 		{name: "clients killed", file: filepath.Join("logs", "clients-1.log"), victim: "client", code: exitFailed},
@@ -94,6 +96,10 @@ func TestDemoLeavesNothingUnnamed(t *testing.T) {
 				}
 				if err := cmd.Process.Signal(signal); err != nil {
 					t.Fatal(err)
+				}
+				if c.twice { // as timeout sends it
+					time.Sleep(20 * time.Millisecond)
+					_ = cmd.Process.Signal(signal)
 				}
 			} else {
 				pid, ok := childOf(cmd.Process.Pid, c.victim)

@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/riffle-dp/riffle/page/plan"
 	"github.com/riffle-dp/riffle/paper/experiment"
 	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/run/measure"
 	"github.com/riffle-dp/riffle/run/train"
 )
 
@@ -57,8 +59,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	// After a first signal, a second Ctrl-C ends the process at once. Until then signals are
 	// caught even when the work is done: a signal must not stop the printing of its result.
+	// SIGTERM may come twice: timeout sends it to its command, and then to the command's group.
 	go func() {
-		cancel(signalled{<-signals})
+		first := <-signals
+		cancel(signalled{first})
+		if first == syscall.SIGTERM {
+			signal.Reset(os.Interrupt)
+			return
+		}
 		signal.Stop(signals)
 	}()
 
@@ -124,7 +132,7 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case errors.Is(err, ledger.ErrBudget), errors.Is(err, errRefused):
 		return exitRefused
-	case errors.Is(err, train.ErrInput):
+	case errors.Is(err, train.ErrInput), errors.Is(err, measure.ErrInput):
 		return exitUsage
 	default:
 		return exitFailed
@@ -150,12 +158,20 @@ client's data can have influenced what was seen.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		var invalid *pflag.InvalidValueError
 		if errors.As(err, &invalid) {
-			err = fmt.Errorf("--%s %s", invalid.GetFlag().Name, plainly(invalid.Unwrap().Error()))
+			text := plainly(invalid.Unwrap().Error())
+			number, kind := new(strconv.NumError), invalid.GetFlag().Value.Type()
+			if errors.As(err, &number) && strings.Contains(kind, "int") { // not of a table
+				text = fmt.Sprintf("%q must be a whole number", number.Num)
+				if strings.HasPrefix(kind, "uint") {
+					text += " from 0 on"
+				}
+			}
+			err = fmt.Errorf("--%s %s", invalid.GetFlag().Name, text)
 		}
 		return usageError(fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath()))
 	})
-	root.AddCommand(newTrain(), newEval(), newPredict(), newEps(), newPlan(), newAudit(), newSolve(), newExperiment(), newFigures(experiment.Recordings(), plan.Site), newData(), newGradients(),
-		newDemo(), newServe(), newClient(), newInit(), newKeygen(), newTaskCommand(), newLedger(), newFsck(), newMigrate(), newVersion())
+	root.AddCommand(newTrain(), newEval(), newPredict(), newEps(), newPlan(), newAudit(), newSolve(), newMeasure(), newExperiment(), newFigures(experiment.Recordings(), plan.Site), newData(), newGradients(),
+		newDemo(), newServe(), newClient(), newInit(), newKeygen(), newTaskCommand(), newRegistrar(), newLedger(), newFsck(), newMigrate(), newVersion())
 	root.SetUsageTemplate(usageByPart(root))
 	root.SetHelpTemplate(strings.Replace(root.HelpTemplate(), "{{. | trimTrailingWhitespaces}}", "{{fold .}}", 1))
 	for _, c := range root.Commands() {

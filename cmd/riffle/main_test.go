@@ -137,7 +137,7 @@ func TestKillAndResume(t *testing.T) {
 	if err := tiny(data, 500, 200, false); err != nil {
 		t.Fatal(err)
 	}
-	population := longtest.Pick("1000", "4000")
+	population := longtest.Pick3("1000", "1500", "4000")
 	if testing.Short() {
 		population = "500" // the race detector is slow
 	}

@@ -80,3 +80,14 @@ func TestTableOnTheCommandLine(t *testing.T) {
 	want(t, exitUsage, "data is required", "predict", out)
 	want(t, exitUsage, "no such file", "predict", out, "--data", filepath.Join(dir, "gone.csv"))
 }
+
+func TestSignificant(t *testing.T) {
+	for _, c := range []struct {
+		x, wide float64
+		want    string
+	}{{-.3, 10, "0"}, {-.04, .3, "-0.04"}, {-.004, .3, "0.00"}, {1234.5, 20, "1234"}, {-7.6, 12, "-8"}} {
+		if got := significant(c.x, c.wide); got != c.want {
+			t.Errorf("%v ± %v: %q, not %q", c.x, c.wide, got, c.want)
+		}
+	}
+}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/service/config"
+	"github.com/riffle-dp/riffle/service/mark"
 	"github.com/riffle-dp/riffle/service/operate"
 	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
 	"github.com/riffle-dp/riffle/service/store"
@@ -36,7 +37,7 @@ func operateError(err error) error {
 		return text
 	}
 	switch {
-	case errors.Is(err, ledger.ErrMark), errors.Is(err, store.ErrNoLedger):
+	case errors.Is(err, ledger.ErrMark), errors.Is(err, mark.Err), errors.Is(err, store.ErrNoLedger):
 		return fmt.Errorf("%w%w", err, errRefused)
 	case errors.Is(err, config.ErrInvalid), errors.Is(err, store.ErrExists):
 		return usageError(err)
@@ -172,13 +173,13 @@ func newFsck() *cobra.Command {
 	var config string
 	var show output
 	cmd := &cobra.Command{
-		Use: "fsck coordinator|shuffler|aggregator", Short: "Check a role's store at rest",
+		Use: "fsck coordinator|shuffler|aggregator|registrar", Short: "Check a role's store at rest",
 		Long: `Fsck reads a store that is not in use and reports problems: a ledger that does not
 agree with its mark, a released model that is missing or differs, reports or keys
 left behind by a round that ended. It changes nothing. It exits with 1 if there is a
 problem.`,
 		Example: "  riffle fsck coordinator --config docs/deploy/coordinator.yaml",
-		Args:    roleArg(serverRoles[:3]),
+		Args:    roleArg(serverRoles[:4]),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := operate.Check(cmd.Context(), args[0], config)
 			if err != nil {
@@ -216,13 +217,13 @@ func newMigrate() *cobra.Command {
 	var config, to string
 	var show output
 	cmd := &cobra.Command{
-		Use: "migrate coordinator|shuffler|aggregator", Short: "Move a role's store, for instance to a cluster",
+		Use: "migrate coordinator|shuffler|aggregator|registrar", Short: "Move a role's store, for instance to a cluster",
 		Long: `Migrate copies a role's store to the place that another configuration of the same
 role names, compares the two, and seals the old one for good. The role must not be
 running, and its rounds should have ended. If Migrate is interrupted, run it again.
 docs/deploy/GUIDE.md says how to grow to a cluster of three.`,
 		Example: "  riffle migrate coordinator --config coordinator.yaml --to coordinator-cluster.yaml",
-		Args:    roleArg(serverRoles[:3]),
+		Args:    roleArg(serverRoles[:4]),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if config == "" || to == "" {
 				return usage("--config and --to are required")

@@ -31,6 +31,9 @@ func (p *plotFlags) check() error {
 	if ext := strings.ToLower(filepath.Ext(p.file)); p.file != "" && ext != ".svg" && ext != ".png" {
 		return usage("--plot %s: the file's name must end in .svg or .png", p.file)
 	}
+	if p.file != "" {
+		return inFolder("plot", p.file)
+	}
 	return nil
 }
 

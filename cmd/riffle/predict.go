@@ -38,6 +38,11 @@ adds to its score for 1 of each column's own unit.`,
 			case data != "" && coefficients:
 				return usage("--coefficients contradicts --data: they follow from the model alone")
 			}
+			if out != "" {
+				if err := newFile(out); err != nil {
+					return err
+				}
+			}
 			stored, err := train.ReadModel(args[0])
 			if err != nil {
 				return err

@@ -216,7 +216,7 @@ func TestPolicyKeepsQuiet(t *testing.T) {
 	strict := d.running["clients-1"]
 	select {
 	case <-strict.done: // it has no other task
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("the clients that refuse the task do not end")
 	}
 	if code := strict.cmd.ProcessState.ExitCode(); code != exitRefused && code != exitFailed {

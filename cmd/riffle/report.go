@@ -9,6 +9,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/durable"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/page/dashboard"
 	"github.com/riffle-dp/riffle/page/report"
 	"github.com/riffle-dp/riffle/run/train"
@@ -56,6 +57,7 @@ func writeReport(r *train.Run, s *train.Summary, interrupted bool) error {
 	}
 	page.Classes, page.Confusion, page.Samples = operate.Examine(r.Setup, s.Evaluation, r.Theta())
 	page.Coefficients, page.Caption = coefficientTable(s.Coefficients, c)
+	page.Measured, page.MeasuredOn = measuredTable(r.Metrics)
 	base := train.Default()
 	defaults := base.Fields()
 	for i, f := range c.Fields() {
@@ -72,6 +74,29 @@ func writeReport(r *train.Run, s *train.Summary, interrupted bool) error {
 		return err
 	}
 	return durable.WriteFile(filepath.Join(r.Dir, train.ReportFile), out.Bytes())
+}
+
+// measuredTable lists what clients measured in each evaluation's round, and says how; nil if nothing.
+func measuredTable(all []train.Metrics) (rows [][]string, caption string) {
+	for _, e := range all {
+		m := e.Private
+		if m == nil {
+			continue
+		}
+		if rows == nil {
+			rows = [][]string{{"Round", "Loss", "95 % interval"}}
+			if m.Accuracy != nil {
+				rows[0] = append(rows[0], "Accuracy", "95 % interval")
+			}
+			caption = fmt.Sprintf("Each of these rounds measured the model that it began with, on the share %v of clients' rows, which are never trained on. A row's loss above %.4g counts as that. Each client counts once, and the figures are a part of the clients' reports: they cost no ε of their own.", m.Holdout, m.LossLimit)
+		}
+		row := []string{fmt.Sprint(e.Round), fmt.Sprintf("%.4f", m.Loss.Value), fmt.Sprintf("%.4f … %.4f", m.Loss.Low95, m.Loss.High95)}
+		if a := m.Accuracy; a != nil {
+			row = append(row, fmt.Sprintf("%.2f %%", 100*a.Value), fmt.Sprintf("%.2f … %.2f %%", 100*a.Low95, 100*a.High95))
+		}
+		rows = append(rows, row)
+	}
+	return rows, caption
 }
 
 // title returns a run's title, without any path.
@@ -93,7 +118,7 @@ func privacyOf(r *train.Run) report.Privacy {
 	eps0, _ := r.LocalEps()
 	return report.Privacy{
 		Trust: c.Trust.Recorded(), Participation: c.Participation, Adjacency: dp.ReplaceOne,
-		Population: c.Population, ReportsPerClient: r.ReportsPerClient, Randomizer: r.Mechanism.Facts().Name, Eps0: eps0, Asked: c.Eps0, Messages: c.Messages, Sigma: c.Sigma,
+		Population: c.Population, ReportsPerClient: r.ReportsPerClient, Randomizer: r.Mechanism.Facts().Name, Eps0: eps0, Asked: c.Eps0, Messages: c.Messages, Sigma: c.Sigma, SumNoise: c.NoiseBy == vecsum.ByAggregators,
 		Delta: c.Delta, Status: dp.Proved, Simulated: true, Assumes: r.Assumes, PublicExamples: int64(r.Data.Public), PerClient: c.PerClient,
 	}
 }

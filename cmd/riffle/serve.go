@@ -19,7 +19,7 @@ import (
 	"github.com/riffle-dp/riffle/service/operate"
 )
 
-var serverRoles = []string{operate.RoleCoordinator, operate.RoleShuffler, operate.RoleAggregator, operate.RoleAll}
+var serverRoles = []string{operate.RoleCoordinator, operate.RoleShuffler, operate.RoleAggregator, operate.RoleRegistrar, operate.RoleRelay, operate.RoleAll}
 
 // roleArg accepts one of the roles as the only argument.
 func roleArg(roles []string) cobra.PositionalArgs {
@@ -113,6 +113,10 @@ func (c *checkFlag) run(cmd *cobra.Command, role, config, program string) error 
 				what = f.Role + ": " + what
 			}
 			switch {
+			case f.Look:
+				p.line("look     %s: %s", what, plainly(f.Note))
+			case f.Note != "":
+				p.line("ok       %s: %s", what, plainly(f.Note))
 			case f.Error == "":
 				p.line("ok       %s", what)
 			case f.Unreachable:
@@ -138,7 +142,7 @@ func newServe() *cobra.Command {
 	var config, program string
 	var check checkFlag
 	cmd := &cobra.Command{
-		Use:   "serve coordinator|shuffler|aggregator|all",
+		Use:   "serve coordinator|shuffler|aggregator|registrar|relay|all",
 		Short: "Run a role as a server",
 		Long: `Serve runs a role until it is stopped. On SIGTERM it finishes the requests under way
 and exits with 0. Its log is JSON on stderr and names no client. docs/deploy/ has a
@@ -153,6 +157,9 @@ With --evaluate a program of yours evaluates the models of tasks whose clients' 
 compute the gradients (model external): a command that riffle starts, or unix: and the
 path of a socket. Its numbers are shown wherever accuracy is. It runs beside the rounds,
 which never wait for it; if it fails, riffle task show says why and the task goes on.
+
+A relay passes sealed requests of clients on to the shuffler, which then does not see
+their addresses. It can read none of them, keeps nothing and needs no riffle init.
 
 With "all" every role runs in this process, for development.`,
 		Example: `  riffle serve shuffler --config docs/deploy/shuffler.yaml
@@ -245,13 +252,13 @@ func newInit() *cobra.Command {
 	var config string
 	var show output
 	cmd := &cobra.Command{
-		Use:   "init coordinator|shuffler|aggregator|all|client",
+		Use:   "init coordinator|shuffler|aggregator|registrar|all|client",
 		Short: "Make a role's empty store",
 		Long: `Init makes a role's store and, for a coordinator, the ledger and its high-water mark.
 No other command makes a ledger: a new ledger would be a new budget, so a role whose
 store is missing refuses to start.`,
 		Example: `  riffle init coordinator --config docs/deploy/coordinator.yaml`,
-		Args:    roleArg(append(slices.Clone(serverRoles), operate.RoleClient)),
+		Args:    roleArg(append(slices.DeleteFunc(slices.Clone(serverRoles), func(r string) bool { return r == operate.RoleRelay }), operate.RoleClient)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := operate.Init(cmd.Context(), args[0], config); err != nil {
 				return operateError(err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/learn/model"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/run/setting"
 	"github.com/riffle-dp/riffle/run/solve"
 	"github.com/riffle-dp/riffle/run/train"
@@ -63,6 +63,7 @@ losses and the optimum are computed from the rows themselves, for the experiment
 		{Name: "loss", Into: &c.Loss, Values: []string{"logistic", "hinge", "absolute", "pinball:T"}, Check: others, Help: "%s (default: that of --synthetic; logistic)"},
 		{Name: "optimizer", Into: &c.Optimizer, Values: valuesOf("optimizer")[1:], Check: others, Help: "%s (default: agd, agd-smooth if the loss is not smooth)"},
 		{Name: "trust", Into: &c.Trust, Values: dp.DescribeTrusts(dp.Known), Check: others, Help: "what protects gradients: %s (default: vector-sum; central with pan-private)"},
+		{Name: "noise-by", Into: &c.NoiseBy, Values: []string{string(vecsum.ByClients) + "\tthe default", string(vecsum.ByAggregators) + "\teach of the two adds all of it"}, Help: "who adds the noise of a sum, trust vector-sum or distributed: %s"},
 		{Name: "epsilon", Into: &c.Epsilon, Default: "1", Help: "budget of the whole run"},
 		{Name: "delta", Into: &c.Delta, Default: "1e-6", Help: "delta of the budget"},
 		{Name: "lambda", Into: &c.Lambda, Help: "ridge: lambda/2 of the squared norm of the parameters is added to the loss"},
@@ -139,8 +140,8 @@ func (s *solveFlags) configure(cmd *cobra.Command) error {
 		return usage("--classes goes with classes, and loss %s predicts numbers", c.Loss)
 	}
 	if s.out != "" {
-		if _, err := os.Lstat(s.out); err == nil {
-			return usage("--out %s exists", s.out)
+		if err := newFile(s.out); err != nil {
+			return err
 		}
 	}
 	if c.Workers == 0 {

@@ -124,7 +124,7 @@ func TestStandbyLearnsOfTasks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs processes, and waits for a lease to end")
 	}
-	for _, trust := range []string{"shuffle", "vector-sum"} {
+	for _, trust := range []string{"shuffle", "vector-sum", "proofs"} {
 		t.Run(trust, func(t *testing.T) {
 			var d *deployment
 			standby := func() operatorv1.OperatorServiceClient {
@@ -140,7 +140,7 @@ func TestStandbyLearnsOfTasks(t *testing.T) {
 				return resp.Msg.Tasks
 			}
 			const rounds = 6
-			d = deploy(t, scenario{clients: 12, processes: 2, trust: dp.Trust(trust), rounds: rounds, spread: 200 * time.Millisecond, edit: func(made *deployment) {
+			d = deploy(t, scenario{clients: 12, processes: 2, trust: dp.Trust(trust), rounds: rounds, spread: 200 * time.Millisecond, receipts: true, edit: func(made *deployment) {
 				d = made
 				shared(d)
 				d.start(standbyName)
@@ -154,7 +154,7 @@ func TestStandbyLearnsOfTasks(t *testing.T) {
 					t.Fatalf("%d tasks before there is one", n)
 				}
 			}})
-			if trust == "vector-sum" {
+			if trust != "shuffle" {
 				// It has all that the population keeps for tails, whoever is asked.
 				_, err := standby().CreateTask(t.Context(), connect.NewRequest(&operatorv1.CreateTaskRequest{Name: "second", Config: d.config}))
 				if connect.CodeOf(err) != connect.CodeFailedPrecondition || !strings.Contains(err.Error(), "tails") {
@@ -182,6 +182,7 @@ func TestStandbyLearnsOfTasks(t *testing.T) {
 			d.leader = standbyName
 			d.reach(d.last.Round+1, 2*time.Minute)
 			d.whole(2 * time.Minute)
+			d.nothingWrong()
 			b, err := os.ReadFile(d.log(standbyName))
 			if err != nil {
 				t.Fatal(err)

@@ -120,3 +120,11 @@ var helloBytes = sync.OnceValue(func() []byte {
 	n, _ := near.Read(b)
 	return b[:n]
 })
+
+// listedPage is the origin whose pages may call the services.
+const listedPage = "https://shop.test"
+
+// preflight is a browser's question whether a page may send a report.
+func preflight(origin string) []byte {
+	return literal(literal(request("OPTIONS", "/v1/report", 0), "origin", origin), "access-control-request-method", "POST")
+}

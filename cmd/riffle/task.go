@@ -10,11 +10,9 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/run/setting"
-	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/protocol/wire"
 	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
 )
 
@@ -27,7 +25,7 @@ which only its owner may open.`,
   riffle task list --config docs/deploy/coordinator.yaml --json`,
 		Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newTaskCreate(), newTaskList(), newTaskShow(), newTaskModel(), newTaskStop(), newTaskResume(), newTaskRemove())
+	cmd.AddCommand(newTaskCreate(), newTaskList(), newTaskShow(), newTaskModel(), newTaskAnswer(), newTaskStop(), newTaskResume(), newTaskRemove())
 	return cmd
 }
 
@@ -60,6 +58,9 @@ func taskJSON(t *operatorv1.Task, more map[string]any) map[string]any {
 	if t.Messages > 1 {
 		out["messages"], out["local_epsilon"] = t.Messages, t.LocalEpsilon
 	}
+	if t.Proofs != "" {
+		out["noise_by"], out["proofs"] = t.NoiseBy, t.Proofs
+	}
 	if t.FailedRound != 0 {
 		out["failed_round"] = t.FailedRound
 	}
@@ -74,6 +75,9 @@ func taskJSON(t *operatorv1.Task, more map[string]any) map[string]any {
 	}
 	if t.EvaluationError != "" {
 		out["evaluation_error"] = t.EvaluationError
+	}
+	if t.Question != "" {
+		out["measure"] = t.Question
 	}
 	maps.Copy(out, more)
 	return out
@@ -93,12 +97,24 @@ func showPlan(p *printer, plan *operatorv1.Plan) {
 	if plan == nil { // an older coordinator does not send it
 		return
 	}
-	p.row("planned cost", "epsilon <= %s at delta = %g for all %s (%s)", roundUp(plan.Epsilon), plan.Delta, counted(plan.Rounds, "round"), plan.Method)
+	all, fit := "all "+counted(plan.Rounds, "round"), "fit"
+	if plan.Rounds == 1 {
+		all, fit = "the round", "fits"
+	}
+	p.row("planned cost", "epsilon <= %s at delta = %g for %s (%s)", roundUp(plan.Epsilon), plan.Delta, all, plan.Method)
 	if plan.Limit == "" {
-		p.row("budget", "all %s fit the task's and the population's, as the ledger stands", counted(plan.Rounds, "round"))
+		p.row("budget", "%s %s the task's and the population's, as the ledger stands", all, fit)
 		return
 	}
 	p.row("budget", "%d of %s fit; the next is refused: %s", plan.Fit, counted(plan.Rounds, "round"), plainly(plan.Limit))
+}
+
+// showTokens prints what a task's tokens cost, by the figures of BENCHMARKS.md.
+func showTokens(p *printer, t *operatorv1.Task) {
+	w := wire.Task{Rounds: t.Rounds, Trust: dp.Trust(t.Trust), Participation: dp.Participation(t.Participation), Messages: t.Messages}
+	n := w.LastRound() * w.PerClient()
+	p.row("tokens", "%d a client, signed once in about %.2g s of the registrar's time; about %.2g ms a report to verify, %d bytes", n, 3e-3*float64(n), .03*float64(w.PerClient()), wire.TokenBytes*w.PerClient())
+	p.row("", "rounds are charged for n-min = %d clients: choose it close to the reports that come", t.NMin)
 }
 
 func showTask(cmd *cobra.Command, show output, t *operatorv1.Task) error {
@@ -113,6 +129,9 @@ func showTask(cmd *cobra.Command, show output, t *operatorv1.Task) error {
 func printTask(p *printer, t *operatorv1.Task) {
 	p.row("task", "%s", t.Id)
 	p.row("name", "%s", t.Name)
+	if t.Question != "" {
+		p.row("question", "%s", t.Question)
+	}
 	state := t.State
 	if t.Why != "" {
 		state += ": " + t.Why
@@ -139,7 +158,10 @@ func printTask(p *printer, t *operatorv1.Task) {
 	if t.Messages > 1 {
 		p.row("one client", "sends %d messages a round: epsilon %s together without the shuffle", t.Messages, roundUp(t.LocalEpsilon))
 	}
-	if dp.Trust(t.Trust).Is(dp.SumsOnly) {
+	if t.Proofs != "" {
+		p.row("noise", "by %s: as much of each as hides a client, whoever else takes part", t.NoiseBy)
+		p.row("proofs", "%s: reports whose norm is not proved are left out, which costs no privacy", t.Proofs)
+	} else if dp.Trust(t.Trust).Is(dp.SumsOnly) {
 		p.row("left out", "at most %d of a round of %d, or it gives no step (colluders, honest)", t.SpareReports, t.NMin)
 	}
 	if t.Phase == "standby" {
@@ -171,7 +193,11 @@ func printTask(p *printer, t *operatorv1.Task) {
 	} else if t.EvaluatedRound != 0 && t.EvaluatedRound != t.Round {
 		p.row("evaluation", "of the model after round %d", t.EvaluatedRound)
 	}
-	p.row("model", "%s", t.Model)
+	if t.Question == "" {
+		p.row("model", "%s", t.Model)
+	} else if t.Released > 0 {
+		p.row("answer", "riffle task answer %s", t.Name)
+	}
 	if t.Error != "" {
 		p.row("last error", "%s", plainly(t.Error))
 	}
@@ -190,7 +216,8 @@ func newTaskCreate() *cobra.Command {
 	var name, file string
 	var round time.Duration
 	var show output
-	config := train.Default()
+	var settings taskSettings
+	config := &settings.train
 	cmd := &cobra.Command{
 		Use: "create", Short: "Create a task and start it",
 		Long: `Create makes the coordinator sign a task and start it. A task has the settings of
@@ -201,6 +228,11 @@ With --model external and --dim the clients' programs compute the gradients of a
 of their own (riffle client --gradients), of up to 1e7 parameters. The task says only
 how many there are, their names and shapes, and with --initial where they start.
 
+With --measure, or a file that says measure, the task asks a question in place of a
+model (riffle measure --help): its answer is released once, riffle task answer shows it.
+Of the other settings such a task has trust, noise-by, epsilon, delta, k, n-min,
+receipts and tokens.
+
 Create prints the cost of all rounds if the expected number of clients report, and how
 many rounds the budgets allow as the ledger stands. It refuses a task that could not
 run with exit code 2, and a task whose first round does not fit the budgets with 3;
@@ -208,13 +240,14 @@ neither leaves a trace.`,
 		Example: `  riffle task create --config docs/deploy/coordinator.yaml --name first --task task.yaml
   riffle task create --config docs/deploy/coordinator.yaml --name second --eps0 2 --rounds 20 --n-min 500
   riffle task create --config docs/deploy/coordinator.yaml --name own --model external --dim 7850 \
-    --parameters 'weight=10x784 bias=10' --initial start.safetensors`,
+    --parameters 'weight=10x784 bias=10' --initial start.safetensors
+  riffle task create --config docs/deploy/coordinator.yaml --name ages --measure histogram \
+    --column age --bins 0..100:20 --epsilon 1`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if file != "" {
-				if err := config.ReadConfig(file, cmd.Flags().Changed); err != nil {
-					return usageError(err)
-				}
+			asks, err := settings.read(cmd, file)
+			if err != nil {
+				return err
 			}
 			if file != "" && !cmd.Flags().Changed("initial") && config.Initial != "" && !filepath.IsAbs(config.Initial) {
 				config.Initial = filepath.Join(filepath.Dir(file), config.Initial)
@@ -227,7 +260,7 @@ neither leaves a trace.`,
 			if err != nil {
 				return err
 			}
-			text, err := yaml.Marshal(config.Fields())
+			text, err := settings.text(asks)
 			if err != nil {
 				return err
 			}
@@ -248,16 +281,19 @@ neither leaves a trace.`,
 			p := printer{w: cmd.OutOrStdout()}
 			printTask(&p, resp.Msg.Task)
 			showPlan(&p, resp.Msg.Plan)
+			if config.Tokens || asks && settings.question.Tokens {
+				showTokens(&p, resp.Msg.Task)
+			}
 			return p.err
 		},
 	}
 	flags := cmd.Flags()
 	f.flags(cmd)
 	require(cmd, &name, "name", "for people: a-z, 0-9 and dashes")
-	flags.StringVar(&file, "task", "", "YAML file with settings of riffle train")
+	flags.StringVar(&file, "task", "", "YAML file with settings of riffle train, or of a question (measure: histogram)")
 	flags.DurationVar(&round, "round", 0, "how long clients have to report (default: as the coordinator is configured)")
 	show.flags(flags)
-	bind(cmd, slices.DeleteFunc(config.Fields(), func(f setting.Field) bool { return f.Local }))
+	settings.bind(cmd)
 	flags.SortFlags = false
 	return cmd
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/run/simulate"
 	"github.com/riffle-dp/riffle/run/train"
@@ -261,6 +262,9 @@ func mechanism(r *train.Run) string {
 	if !r.Config.Trust.Is(dp.Protecting) {
 		return "no randomizer"
 	}
+	if r.Config.NoiseBy == vecsum.ByAggregators {
+		return fmt.Sprintf("vector sum, noise of each of two aggregators worth sigma = %.4g clip norms", r.Config.Sigma)
+	}
 	if r.Config.Trust.Is(dp.SumsOnly) {
 		return fmt.Sprintf("%s, each client's noise worth sigma = %.4g clip norms", r.Mechanism.Facts().Name, r.Config.Sigma)
 	}
@@ -295,6 +299,12 @@ func printSummary(w io.Writer, r *train.Run, s *train.Summary) error {
 		p.row(r.Data.EvalName+" loss", "%s", lossOf(s.Evaluation.Loss, s.LabelUnit, r.Config.Label))
 	} else {
 		p.row(r.Data.EvalName+" accuracy", "%.2f %%", 100*s.Evaluation.Accuracy)
+	}
+	if m := s.Private; m != nil {
+		if m.Accuracy != nil {
+			p.row("clients' accuracy", "%.2f %% (%.2f .. %.2f %%), measured on rows that they held out", 100*m.Accuracy.Value, 100*m.Accuracy.Low95, 100*m.Accuracy.High95)
+		}
+		p.row("clients' loss", "%.4f (%.4f .. %.4f), a row's loss cut at %.4g", m.Loss.Value, m.Loss.Low95, m.Loss.High95, m.LossLimit)
 	}
 	p.row("baseline", "%s", unitBaseline(s.Baseline, s.LabelUnit))
 	if _, ok := s.Numbers["baseline_accuracy"]; ok {

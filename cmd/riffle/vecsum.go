@@ -23,9 +23,18 @@ type sumFlags struct {
 	dim, bits, grid, nMin int64
 	noise                 vecsum.NoiseKind
 	variance, honest      float64
+	by                    vecsum.NoiseBy
 }
 
-var sumFlagNames = []string{"dim", "noise", "noise-bits", "variance", "grid", "n-min", "honest"}
+var sumFlagNames = []string{"dim", "noise", "noise-bits", "variance", "grid", "n-min", "honest", "noise-by"}
+
+// ofClients are the flags for noise that clients add.
+var ofClients = []string{"noise", "noise-bits", "variance", "grid", "n-min", "honest"}
+
+// aggregated says whether the flags describe a vector sum whose noise the aggregators add.
+func (p *protocolFlags) aggregated() bool {
+	return p.class == vecsumName && p.vecsum.by == vecsum.ByAggregators
+}
 
 func (s *sumFlags) flags(cmd *cobra.Command) {
 	bind(cmd, setting.Table{
@@ -33,6 +42,13 @@ func (s *sumFlags) flags(cmd *cobra.Command) {
 		{Name: "n-min", Into: &s.nMin, Help: "of a vector sum: a round with fewer clients is void (default: all who are asked; where chance decides, what surely arrives)"},
 	})
 	s.noiseFlags(cmd)
+	s.byFlag(cmd)
+}
+
+func (s *sumFlags) byFlag(cmd *cobra.Command) {
+	bind(cmd, setting.Table{
+		{Name: "noise-by", Into: &s.by, Default: string(vecsum.ByClients), Values: []string{string(vecsum.ByClients), string(vecsum.ByAggregators) + "\teach of two adds all of it, of --sigma"}, Help: "who adds a vector sum's noise: %s"},
+	})
 }
 
 func (s *sumFlags) noiseFlags(cmd *cobra.Command) {
@@ -72,6 +88,9 @@ func (p *protocolFlags) sum(fs *pflag.FlagSet) (bool, error) {
 		return false, nil
 	}
 	for _, name := range single {
+		if p.aggregated() && (name == "sigma" || name == "colluders") {
+			continue // the sum's noise has a sigma, and chance hides nobody among colluders
+		}
 		if fs.Changed(name) {
 			return true, usage("--%s is of single reports and has no meaning with --randomizer %s", name, vecsumName)
 		}
@@ -81,6 +100,13 @@ func (p *protocolFlags) sum(fs *pflag.FlagSet) (bool, error) {
 	}
 	if p.adjacency != dp.ReplaceOne {
 		return true, usage("--adjacency %s is refused with --randomizer %s: bounds are for a client replaced", p.adjacency, vecsumName)
+	}
+	if p.aggregated() {
+		for _, name := range ofClients {
+			if fs.Changed(name) {
+				return true, usage("--%s is of noise that clients add: with --noise-by aggregators give --sigma and --dim", name)
+			}
+		}
 	}
 	return true, p.vecsum.check(fs)
 }
@@ -102,6 +128,9 @@ func (s *sumFlags) check(fs *pflag.FlagSet) error {
 
 // params returns the round's parameters, except those that follow from the clients.
 func (s *sumFlags) params() vecsum.Params {
+	if s.by == vecsum.ByAggregators {
+		return vecsum.Params{Dim: int(s.dim)}
+	}
 	return vecsum.Params{MinUsers: s.nMin, Honest: s.honest, Dim: int(s.dim), Grid: s.grid,
 		Noise: vecsum.Noise{Kind: s.noise, Bits: s.bits, Variance: s.variance}}
 }
@@ -113,7 +142,11 @@ func describeNoise(n vecsum.Noise) string {
 	return fmt.Sprintf("%s noise of variance %g", n.Kind, n.Variance)
 }
 
-func describeSum(p vecsum.Params) string {
+func describeSum(q account.Query) string {
+	p := q.Sum
+	if q.NoiseBy == vecsum.ByAggregators {
+		return fmt.Sprintf("sums of %d coordinates, each aggregator's noise worth sigma = %g clip norms, whoever the clients are", p.Dim, q.Sigma)
+	}
 	return fmt.Sprintf("sums of %d coordinates, %d grid steps, %s a client and coordinate, n-min = %d, honest = %g",
 		p.Dim, p.Grid, describeNoise(p.Noise), p.MinUsers, p.Honest)
 }
