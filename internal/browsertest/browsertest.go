@@ -18,6 +18,8 @@ import (
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/cdproto/storage"
+	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 
 	"github.com/riffle-dp/riffle/internal/longtest"
@@ -34,18 +36,27 @@ type Page struct {
 	// Context is the tab's context, for actions that this package does not offer.
 	Context context.Context
 	t       testing.TB
+	end     func()
 
 	mu       sync.Mutex
 	trouble  []string
 	requests []string
+	workers  []context.Context
 }
 
 // names are the names under which a browser may be installed.
 var names = []string{"chromium", "chromium-browser", "google-chrome", "chrome", "headless-shell"}
 
-// Open starts a browser and records the errors that its page logs. It makes the test one of
-// the long ones, and skips it with a reason if no browser is installed.
-func Open(t testing.TB) *Page {
+// Browser is a running Chromium.
+type Browser struct {
+	t   testing.TB
+	ctx context.Context
+}
+
+// Start starts a browser. It makes the test one of the long ones, and skips it with a reason if no
+// browser is installed. The browser trusts the certificates of servers with the given keys, each the
+// SHA-256 of a SubjectPublicKeyInfo in base64, and checks all others as always.
+func Start(t testing.TB, trusted ...string) *Browser {
 	t.Helper()
 	longtest.Only(t, "drives a browser")
 	if testing.Short() {
@@ -64,20 +75,98 @@ func Open(t testing.TB) *Page {
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}
-	ctx, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	if len(trusted) > 0 {
+		options = append(options, chromedp.Flag("ignore-certificate-errors-spki-list", strings.Join(trusted, ",")))
+	}
+	ctx, stop := context.WithTimeout(context.Background(), 8*time.Minute)
+	t.Cleanup(stop)
+	ctx, stop = chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(stop)
 	ctx, stop = chromedp.NewContext(ctx)
 	t.Cleanup(stop)
-	p := &Page{t: t}
+	return &Browser{t, ctx}
+}
+
+// Open starts a browser and returns its tab, which records the errors that its page logs: see Start.
+func Open(t testing.TB) *Page {
+	t.Helper()
+	return newPage(t, Start(t).ctx, func() {})
+}
+
+// Visitor is somebody who uses the browser: tabs with a storage of their own.
+type Visitor struct {
+	b   *Browser
+	ctx context.Context
+}
+
+// Visitor returns a visitor whose storage is empty.
+func (b *Browser) Visitor() *Visitor {
+	b.t.Helper()
+	if _, err := chromedp.Run(b.ctx, chromedp.Navigate("about:blank")); err != nil { // starts it
+		b.t.Fatal(err)
+	}
+	ctx, stop := chromedp.NewContext(b.ctx, chromedp.WithNewBrowserContext())
+	b.t.Cleanup(stop)
+	if _, err := chromedp.Run(ctx, chromedp.Navigate("about:blank")); err != nil {
+		b.t.Fatal(err)
+	}
+	return &Visitor{b, ctx}
+}
+
+// Tab opens a tab.
+func (v *Visitor) Tab() *Page {
+	v.b.t.Helper()
+	ctx, stop := chromedp.NewContext(v.ctx)
+	v.b.t.Cleanup(stop)
+	return newPage(v.b.t, ctx, stop)
+}
+
+func newPage(t testing.TB, ctx context.Context, end func()) *Page {
+	t.Helper()
+	p := &Page{Context: ctx, t: t, end: end}
 	if err := chromedp.Listen(ctx, p.listen); err != nil {
 		t.Fatal(err)
 	}
-	p.Context, stop = context.WithTimeout(ctx, 8*time.Minute)
-	t.Cleanup(stop)
 	call(p, network.Enable, network.EnableParams{})
 	call(p, log.Enable, cdp.Empty{})
 	return p
 }
+
+// Offline cuts the page and its workers off from the network, or connects them again.
+func (p *Page) Offline(off bool) {
+	p.t.Helper()
+	p.mu.Lock()
+	all := append([]context.Context{p.Context}, p.workers...)
+	p.mu.Unlock()
+	rules := []*network.Conditions{}
+	if off {
+		rules = append(rules, &network.Conditions{Offline: true, DownloadThroughput: -1, UploadThroughput: -1})
+	}
+	for _, ctx := range all {
+		if _, err := chromedp.Call(ctx, network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{MatchedNetworkConditions: rules}); err != nil && ctx == p.Context {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+// Quota sets how many bytes an origin may store; below 0 it is the browser's own choice again.
+func (p *Page) Quota(origin string, most float64) {
+	p.t.Helper()
+	q := storage.OverrideQuotaForOriginParams{Origin: origin}
+	if most >= 0 {
+		q.QuotaSize = &most
+	}
+	call(p, storage.OverrideQuotaForOrigin, q)
+}
+
+// Clear deletes all that an origin has stored.
+func (p *Page) Clear(origin string) {
+	p.t.Helper()
+	call(p, storage.ClearDataForOrigin, storage.ClearDataForOriginParams{Origin: origin, StorageTypes: "all"})
+}
+
+// Close closes the tab, at once.
+func (p *Page) Close() { p.end() }
 
 func call[P, R any](p *Page, c cdp.Command[P, R], params P) {
 	p.t.Helper()
@@ -122,7 +211,23 @@ func (p *Page) listen(event any) {
 		add("log %s: %s %s", e.Entry.Level, e.Entry.Text, e.Entry.URL)
 	case *network.EventRequestWillBeSent:
 		p.requests = append(p.requests, e.Request.URL)
+	case *target.EventAttachedToTarget:
+		if e.TargetInfo.Type == "worker" {
+			go p.follow(e.TargetInfo.TargetID)
+		}
 	}
+}
+
+// follow records what a worker of the page logs and requests, too.
+func (p *Page) follow(id target.ID) {
+	ctx, stop := chromedp.NewContext(p.Context, chromedp.WithTargetID(id))
+	if err := chromedp.Listen(ctx, p.listen); err != nil {
+		stop() // it has ended already, as the page has
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.workers = append(p.workers, ctx)
 }
 
 // Open goes to an address.

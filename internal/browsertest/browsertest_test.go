@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // bad has one fault of each kind that an audit looks for.
@@ -47,5 +48,41 @@ func TestAuditFindsFaults(t *testing.T) {
 	}
 	if got := p.Trouble("http://elsewhere.example"); !slices.Contains(got, "asks for "+s.URL+"/bad") {
 		t.Error("requests to another origin are not kept")
+	}
+}
+
+// What a worker logs and asks for is kept, too. Visitors have storages of their own, which outlive their
+// tabs.
+func TestWorkersAndVisitors(t *testing.T) {
+	b := Start(t)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/worker.js" {
+			w.Header().Set("Content-Type", "text/javascript")
+			_, _ = w.Write([]byte(`onmessage = () => { console.error("trouble"); fetch("/asked").then(() => postMessage(1)) }`))
+			return
+		}
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = w.Write([]byte(`<!doctype html><link rel="icon" href="data:,"><script>
+const w = new Worker("/worker.js"); w.onmessage = () => window.done = true; localStorage.tabs = (localStorage.tabs || "") + "x"</script>`))
+	}))
+	defer s.Close()
+	visitor := b.Visitor()
+	p := visitor.Tab()
+	p.Open(s.URL)
+	p.Until(`(w.postMessage(1), window.done)`)
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		found := strings.Join(p.Trouble("http://elsewhere.example"), "\n")
+		if strings.Contains(found, "trouble") && strings.Contains(found, "asks for "+s.URL+"/asked") {
+			break
+		}
+		if time.Since(began) > 10*time.Second {
+			t.Fatalf("of a worker is kept: %s", found)
+		}
+	}
+	p.Close()
+	for want, p := range map[string]*Page{"xx": visitor.Tab(), "x": b.Visitor().Tab()} {
+		if p.Open(s.URL); Value[string](p, "localStorage.tabs") != want {
+			t.Errorf("the storage has %q, want %q", Value[string](p, "localStorage.tabs"), want)
+		}
 	}
 }

@@ -53,7 +53,7 @@ func linearStep(high float64) float64 {
 func linearTicks(low, high float64) []plot.Tick {
 	var out []plot.Tick
 	step := linearStep(high - low)
-	for i := math.Ceil(low / step * (1 - 1e-12)); i*step <= high*(1+1e-12); i++ {
+	for i := math.Ceil(low/step - 1e-12*math.Abs(low/step)); i*step <= high*(1+1e-12); i++ {
 		v, _ := strconv.ParseFloat(strconv.FormatFloat(i*step, 'g', 6, 64), 64)
 		out = append(out, plot.Tick{Value: v, Label: Number(v)})
 	}

@@ -27,6 +27,8 @@ type Picture struct {
 	X, Y  Axis
 	Band  *Band // drawn below the lines
 	Lines []Line
+	// Bars, if not nil, are drawn in place of lines and decide the axes' limits.
+	Bars *Bars
 	// Narrow makes a picture for phones: the legend lies below the plot, and there is no
 	// title.
 	Narrow bool
@@ -166,9 +168,17 @@ func (p Picture) Render(suffix string) ([]byte, error) {
 		&pl.X.Tick.Label.Font, &pl.Y.Tick.Label.Font} {
 		style.Variant, style.Size = "Sans", vg.Points(11)
 	}
+	if p.Bars != nil {
+		bars := *p.Bars
+		bars.place(pl, &p.X, &p.Y)
+		p.Bars = &bars
+	}
 	xs, ys := p.values()
 	p.X.set(&pl.X, xs)
 	p.Y.set(&pl.Y, ys)
+	if p.Bars != nil && p.Bars.Names != nil {
+		pl.X.Tick.Marker = plot.TickerFunc(p.Bars.ticks)
+	}
 	x, y := pl.X, pl.Y // the saved limits, which drawing would widen
 	grid := plotter.NewGrid()
 	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{225}, color.Gray{225}
@@ -181,6 +191,11 @@ func (p Picture) Render(suffix string) ([]byte, error) {
 		if err := p.Band.draw(pl, &legend); err != nil {
 			return nil, err
 		}
+	}
+	if p.Bars != nil {
+		pl.Add(p.Bars)
+		legend.Add(p.Bars.Name, columnStyle{})
+		legend.Add(p.Bars.Interval, barStyle{})
 	}
 	for _, l := range p.Lines {
 		if err := l.draw(pl, &legend); err != nil {

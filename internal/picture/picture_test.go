@@ -126,3 +126,26 @@ func TestNumber(t *testing.T) {
 		}
 	}
 }
+
+func TestBars(t *testing.T) {
+	named := Picture{X: Axis{Label: "city"}, Y: Axis{Label: "clients"}, Bars: &Bars{Name: "count", Interval: "95 % interval",
+		Names: []string{"berlin", "a name that is far too long to be shown whole"}, Y: []float64{10, -2}, Low: []float64{7, -5}, High: []float64{13, 1}}}
+	svg, err := named.Render(".svg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{">berlin<", ">a name that is far too …<", ">count<", ">95 % interval<", ">-5<", ">15<"} {
+		if !strings.Contains(string(svg), want) {
+			t.Errorf("no %s in the picture", want)
+		}
+	}
+	if named.Bars.From != nil {
+		t.Error("drawing changes the picture")
+	}
+	edges := Picture{Bars: &Bars{From: []float64{0, 18}, To: []float64{18, 65}, Y: []float64{1, 2}, Low: []float64{0, 1}, High: []float64{2, 3}}}
+	for _, suffix := range []string{".svg", ".png"} {
+		if _, err := edges.Render(suffix); err != nil {
+			t.Error(err)
+		}
+	}
+}
