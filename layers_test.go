@@ -18,6 +18,7 @@ const module = "github.com/riffle-dp/riffle"
 // wing and of wings on lower floors. docs/ARCHITECTURE.md draws it.
 var wings = [][]string{
 	{"cmd"},
+	{"web"},
 	{"service", "paper"},
 	{"run"},
 	{"page"},
@@ -32,15 +33,16 @@ var wings = [][]string{
 // imports only packages of its wing that stand after it; those not named stand last.
 var inside = map[string][]string{
 	"dp":        {"dp/amplify/literature", "dp/amplify", "dp/gdp", "dp/pld", "dp/rdp", "dp"},
-	"mechanism": {"mechanism/vecsum/prio3", "mechanism/vecsum/pine", "mechanism/vecsum", "mechanism/randomizer", "mechanism/seed", "mechanism/sample", "mechanism/rng"},
+	"mechanism": {"mechanism/vecsum/proved", "mechanism/vecsum/prio3", "mechanism/vecsum/pine", "mechanism/vecsum", "mechanism/randomizer", "mechanism/seed", "mechanism/sample", "mechanism/rng"},
 	"account":   {"account/audit", "account", "account/certificate"},
-	"learn":     {"learn/external", "learn/dataset/mnist", "learn/dataset", "learn/model", "learn/optimize", "learn/feature", "learn/schedule", "learn/model/internal/kernel"},
-	"protocol":  {"protocol/client", "protocol/shuffler", "protocol/coordinator", "protocol/ledger", "protocol/mechanism", "protocol/envelope", "protocol/wire"},
+	"learn":     {"learn/external", "learn/dataset/mnist", "learn/dataset", "learn/model", "learn/optimize", "learn/feature", "learn/schedule", "learn/statistic", "learn/model/internal/kernel"},
+	"protocol":  {"protocol/client", "protocol/shuffler", "protocol/coordinator", "protocol/ledger", "protocol/mechanism", "protocol/envelope", "protocol/bhttp", "protocol/token", "protocol/wire"},
 	"page":      {"page/dashboard", "page/plan", "page/report", "page/third_party/uplot"},
-	"run":       {"run/train", "run/solve", "run/simulate", "run/setting"},
+	"run":       {"run/train", "run/solve", "run/measure", "run/simulate", "run/setting"},
 	"paper":     {"paper/experiment", "paper/figures"},
-	"service": {"service/operate", "service/config", "service/client", "service/shuffler", "service/coordinator", "service/aggregator", "service/batch", "service/document",
+	"service": {"service/operate", "service/config", "service/client", "service/shuffler", "service/registrar", "service/coordinator", "service/aggregator", "service/relay", "service/exchange", "service/batch", "service/sealed", "service/mark", "service/document",
 		"service/endpoint", "service/store", "service/proto/riffle/operator/v1"},
+	"web":      {"web/generate", "web"},
 	"internal": {"internal/browsertest", "internal/longtest"},
 }
 
@@ -49,6 +51,8 @@ var inside = map[string][]string{
 var mustNotReach = map[string][]string{
 	"protocol/shuffler":  {"mechanism/randomizer", "mechanism/seed", "learn/model", "learn/optimize", "protocol/ledger", "protocol/coordinator", "protocol/client"},
 	"service/shuffler":   {"mechanism/randomizer", "mechanism/seed", "learn/model", "learn/optimize", "protocol/ledger", "protocol/coordinator", "protocol/client", "protocol/mechanism", "account"},
+	"service/registrar":  {"mechanism/randomizer", "mechanism/seed", "learn/model", "learn/optimize", "protocol/ledger", "protocol/coordinator", "protocol/client", "protocol/shuffler", "protocol/mechanism", "protocol/envelope", "account"},
+	"service/relay":      {"mechanism/randomizer", "mechanism/seed", "learn/model", "learn/optimize", "protocol/ledger", "protocol/coordinator", "protocol/client", "protocol/shuffler", "protocol/mechanism", "account", "service/store"},
 	"service/aggregator": {"learn/model", "learn/optimize", "protocol/ledger", "protocol/coordinator"},
 	"protocol/client":    {"protocol/ledger", "protocol/coordinator", "protocol/shuffler", "learn/optimize"},
 	"service/client":     {"protocol/ledger", "protocol/coordinator", "protocol/shuffler", "learn/optimize", "learn/model", "account", "service/store"},
@@ -69,6 +73,8 @@ var limited = map[string][]string{
 	// Of CIRCL the one range proof, in one place.
 	"github.com/cloudflare/circl/vdaf/prio3/sumvec":      {"mechanism/vecsum/prio3"},
 	"github.com/cloudflare/circl/vdaf/prio3/arith/fp128": {"mechanism/vecsum/prio3"},
+	// Blind signatures, in one place.
+	"github.com/cloudflare/circl/blindsign/blindrsa": {"protocol/token"},
 	// The permutation of TurboSHAKE128.
 	"github.com/cloudflare/circl/simd/keccakf1600": {"mechanism/vecsum/pine"},
 	// Browsers are for tests, and so is what imports testing.
@@ -85,8 +91,8 @@ var limited = map[string][]string{
 
 // pure packages compute: they neither print, nor read a clock, nor hold state.
 var pure = []string{"dp", "dp/gdp", "dp/pld", "dp/rdp", "dp/amplify", "dp/amplify/literature", "mechanism/randomizer", "mechanism/seed", "mechanism/sample", "learn/optimize", "learn/model", "learn/feature",
-	"protocol/client", "protocol/shuffler", "protocol/coordinator", "protocol/ledger", "protocol/wire", "run/simulate", "account/audit", "learn/schedule", "mechanism/vecsum", "mechanism/vecsum/prio3", "mechanism/vecsum/pine", "account/certificate",
-	"run/solve", "protocol/mechanism"}
+	"protocol/client", "protocol/shuffler", "protocol/coordinator", "protocol/ledger", "protocol/wire", "run/simulate", "account/audit", "learn/schedule", "mechanism/vecsum", "mechanism/vecsum/prio3", "mechanism/vecsum/pine", "mechanism/vecsum/proved", "account/certificate",
+	"run/solve", "protocol/mechanism", "protocol/token", "learn/statistic"}
 
 // source is one non-test file of the module.
 type source struct {

@@ -18,6 +18,7 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/learn/dataset"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/run/solve"
 	"github.com/riffle-dp/riffle/run/train"
 )
@@ -168,7 +169,8 @@ func solveDigest(c solve.Config) (string, error) {
 		Scale       map[string]dataset.Scaling
 		Rest        dataset.Scaling
 		solve.Config
-	}{c.Data, c.Label, c.Columns.Scale, c.Columns.Rest, c})
+		NoiseBy vecsum.NoiseBy `json:",omitempty"` // left out if empty: earlier versions had digests without it
+	}{c.Data, c.Label, c.Columns.Scale, c.Columns.Rest, c, c.NoiseBy})
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:]), err
 }

@@ -19,6 +19,7 @@ func trustFigure() figure {
 		Caption: "What each trust mode adds to a round's mean so that all rounds cost ε: " + singleSetting + ". v·C²/n is the variance of a coordinate; ε₀ of one message, m·ε₀ of all that a client sends in a round.",
 		Notes: []string{centralNote,
 			"Two aggregators: each client adds its part of the noise (binomial) to its vector and shares the sum. If the two collude they see it behind that part alone.",
+			"Or each aggregator adds the whole noise to its share, so that one honest aggregator is enough: the released sum has both. If the two collude they see each vector bare.",
 			"One shuffler: m messages of StepUnit with three steps, at the largest ε₀ that the proved bound allows (riffle plan --solve eps0)."},
 		draw: trustTable}
 }
@@ -43,8 +44,19 @@ func trustedAt(ctx context.Context, eps float64) ([]trusted, error) {
 	if err != nil {
 		return nil, fmt.Errorf("figures: %w", err)
 	}
+	own := q
+	own.Class, own.Sum, own.NoiseBy = account.VectorSumClass, vecsum.Params{Dim: singleDim}, vecsum.ByAggregators
+	own, _, err = account.Plan(ctx, eps, own, "sigma")
+	if err != nil {
+		return nil, fmt.Errorf("figures: %w", err)
+	}
+	design, err := vecsum.NewAggregated(singleClients, singleDim, 1, own.Sigma)
+	if err != nil {
+		return nil, fmt.Errorf("figures: %w", err)
+	}
 	out := []trusted{{who: "a curator, with central Gaussian noise", noise: central},
-		{who: "two aggregators, with clients' noise", noise: sums.Sum.Variance(singleClients) / singleClients}}
+		{who: "two aggregators, with clients' noise", noise: sums.Sum.Variance(singleClients) / singleClients},
+		{who: "two aggregators, with their own noise", noise: design.NoiseVariance(singleClients) / singleClients}}
 	for _, m := range messageCounts {
 		config := randomizer.Config{Dim: singleDim, Radius: 1}
 		made := func(eps0 float64) (randomizer.Randomizer, error) {

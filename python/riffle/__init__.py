@@ -13,6 +13,7 @@ from typing import Any
 from ._binary import version
 from ._epsilon import Bound, Epsilon, Plan, epsilon, plan
 from ._gradients import Program, gradients, serve
+from ._measure import Interval, Measured, measure
 from ._plot import Picture
 from ._run import Run
 from ._train import train
@@ -21,8 +22,8 @@ from .errors import Error, Interrupted, ProtocolError, Refused, RiffleWarning, U
 __version__ = "0.1.0"
 
 __all__ = [
-    "Bound", "Epsilon", "Error", "Interrupted", "Picture", "Plan", "Program", "ProtocolError", "Refused", "RiffleWarning", "Run",
-    "UnknownArgument", "UsageError", "epsilon", "gradients", "plan", "serve", "train", "version",
+    "Bound", "Epsilon", "Error", "Interrupted", "Interval", "Measured", "Picture", "Plan", "Program", "ProtocolError", "Refused", "RiffleWarning", "Run",
+    "UnknownArgument", "UsageError", "epsilon", "gradients", "measure", "plan", "serve", "train", "version",
 ]
 
 
