@@ -78,7 +78,7 @@ func Start(t testing.TB, trusted ...string) *Browser {
 	if len(trusted) > 0 {
 		options = append(options, chromedp.Flag("ignore-certificate-errors-spki-list", strings.Join(trusted, ",")))
 	}
-	ctx, stop := context.WithTimeout(context.Background(), 8*time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), 25*time.Minute)
 	t.Cleanup(stop)
 	ctx, stop = chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(stop)
@@ -246,7 +246,7 @@ func (p *Page) Click(selector string) {
 // fail because elements are missing; only a failure at the end is an error.
 func (p *Page) Until(expression string) {
 	p.t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(30 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(30 * time.Millisecond) {
 		ok, err := chromedp.Run(p.Context, chromedp.Evaluate[bool]("!!("+expression+")"))
 		if err == nil && ok {
 			return
