@@ -378,7 +378,7 @@ func TestStream(t *testing.T) {
 
 func TestDrain(t *testing.T) {
 	b := exampleBoard(3)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	b.Drain(ctx) // nobody looks
 	w := b.watch()
@@ -437,18 +437,21 @@ func TestSlowPageIsDropped(t *testing.T) {
 	watched := func() int { b.mu.Lock(); defer b.mu.Unlock(); return len(b.watchers) }
 	wait := func(what string, f func() bool) {
 		t.Helper()
-		for end := time.Now().Add(10 * time.Second); !f(); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(2 * time.Minute); !f(); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("still not: %s", what)
 			}
 		}
 	}
-	wait("the page is watched", func() bool { return watched() == 1 })
+	// An answer's first byte says that the page is watched: it is dropped so soon that it may not be seen.
+	if n, err := near.Read(make([]byte, 1)); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
 	begun := time.Now()
 	for i := int64(51); i < 1051; i++ {
 		exampleRound(b, "run", i, 2000)
 	}
-	if took := time.Since(begun); took > 5*time.Second {
+	if took := time.Since(begun); took > 20*time.Second {
 		t.Errorf("writing took %v", took)
 	}
 	wait("the page is dropped", func() bool { return watched() == 0 })
