@@ -79,7 +79,7 @@ func TestLateAnswersAreDropped(t *testing.T) {
 	if _, _, err := k.Gradient(ctx, "", 1, []float32{9, 9, 9, 9, 9}, 1); err == nil || !strings.Contains(err.Error(), "it gave no answer in the time that a round has for it") {
 		t.Errorf("error %v", err)
 	}
-	if took := time.Since(begun); took > time.Second {
+	if took := time.Since(begun); took > 4*time.Second { // the program answers after 5
 		t.Errorf("it took %v", took)
 	}
 	theta := []float32{1, 2, 3, 4, 5}
@@ -131,7 +131,7 @@ func TestAnotherModelHoldsNobodyUp(t *testing.T) {
 		t.Fatal("the program lives")
 	}
 	longest := time.Duration(0)
-	for begun := time.Now(); n.text() == "" && time.Since(begun) < 30*time.Second; {
+	for begun := time.Now(); n.text() == "" && time.Since(begun) < 2*time.Minute; {
 		before := time.Now()
 		if d := k.Dim(); d != programDim {
 			t.Fatalf("dim %d", d)

@@ -174,7 +174,7 @@ func TestMisbehaviour(t *testing.T) {
 		"dies":           {"asked for gradients: it has ended with exit status 1; its last lines:\n  | epoch 1\n  | MemoryError: out of memory"},
 		"killed":         {"it has ended with signal: killed"},
 		"dies-inside":    {"in the middle of its answer; its last lines:\n  | half"},
-		"hangs":          {"it gave no answer within 300ms, the time that answer-seconds sets; its last lines:\n  | waiting for a lock"},
+		"hangs":          {"it gave no answer within 3s, the time that answer-seconds sets; its last lines:\n  | waiting for a lock"},
 		"prints-later":   {`it printed "step 2, loss 0.31" to standard output`},
 		"no-loss":        {"asked for evaluate: its numbers lack loss"},
 		"percent":        {"accuracy = 84.5 must be a share"},
@@ -185,8 +185,11 @@ func TestMisbehaviour(t *testing.T) {
 			t.Parallel()
 			s, err := open(t, mode, func(c *Config) {
 				c.Clients = 999
-				if mode == "hangs" || mode == "deaf" {
+				switch mode {
+				case "deaf":
 					c.Timeout = 300 * time.Millisecond
+				case "hangs": // after it has opened
+					c.Timeout = 3 * time.Second
 				}
 			})
 			if err == nil {

@@ -21,7 +21,7 @@ import (
 
 func evaluatorOf(t *testing.T, mode string, log *bytes.Buffer) *evaluator {
 	t.Helper()
-	e := newEvaluator(config.Coordinator{Evaluate: externaltest.Program(mode), Answer: 300 * time.Millisecond}, wire.Task{Name: "own"}, "",
+	e := newEvaluator(config.Coordinator{Evaluate: externaltest.Program(mode), Answer: 3 * time.Second}, wire.Task{Name: "own"}, "",
 		slog.New(slog.NewTextHandler(log, nil)))
 	e.config.Timeout = max(e.config.Timeout, map[bool]time.Duration{true: time.Minute}[mode != "evaluation-hangs"])
 	t.Cleanup(e.Close)
@@ -56,7 +56,7 @@ func TestProgramEvaluates(t *testing.T) {
 // to others only that it failed. It is logged once.
 func TestProgramFailsToEvaluate(t *testing.T) {
 	for mode, want := range map[string]string{
-		"evaluation-dies": "FileNotFoundError: test.npz", "evaluation-hangs": "no answer within 300ms", "percent": "must be a share", "no-loss": "lack loss", "odd-name": `"AUC" names a number`,
+		"evaluation-dies": "FileNotFoundError: test.npz", "evaluation-hangs": "asked for evaluate: it gave no answer within 3s", "percent": "must be a share", "no-loss": "lack loss", "odd-name": `"AUC" names a number`,
 		"dies-open": "No module named 'torch'", "says": "no such file: data.npz", "fast=6": "the program's model has 6 parameters, the task's 5", "prints": "standard output",
 	} {
 		t.Run(mode, func(t *testing.T) {

@@ -308,7 +308,7 @@ func serve(mode string, r io.Reader, w io.Writer) {
 			case "slow":
 				time.Sleep(50 * time.Millisecond)
 			case "late":
-				time.Sleep(1500 * time.Millisecond)
+				time.Sleep(5 * time.Second)
 			case "floods":
 				for range 1 << 20 {
 					say("step 2, loss 0.31\n")
