@@ -65,7 +65,7 @@ func TestAggregatorThatCannotSum(t *testing.T) {
 	}
 	defer serve(RoleShuffler)()
 	defer serve(RoleCoordinator)()
-	for range 300 { // a check opens the store too, if nobody has it
+	for range 2400 { // a check opens the store too, if nobody has it
 		if _, err = OperatorClient(c.Operator).GetStatus(t.Context(), connect.NewRequest(&operatorv1.GetStatusRequest{})); err == nil {
 			break
 		}
@@ -81,7 +81,7 @@ func TestAggregatorThatCannotSum(t *testing.T) {
 	looks := func() string {
 		t.Helper()
 		var away, notes string
-		for range 300 {
+		for range 2400 {
 			found, err := Inspect(t.Context(), RoleCoordinator, l.Config(RoleCoordinator), "")
 			if err != nil {
 				t.Fatal(err)

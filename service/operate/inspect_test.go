@@ -98,7 +98,7 @@ func TestInspect(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
 	serve(ctx, RoleShuffler, quiet)
 	serve(ctx, RoleAggregator, quiet)
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if text, _, _ := found(t, RoleCoordinator, coordinator); text == "" {
 			break
 		}
@@ -150,7 +150,7 @@ func TestInspect(t *testing.T) {
 	serve(ctx, RoleCoordinator, slog.New(slog.NewTextHandler(log, nil)))
 	wait := func(what string, f func() bool) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); !f(); time.Sleep(20 * time.Millisecond) {
+		for deadline := time.Now().Add(2 * time.Minute); !f(); time.Sleep(20 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s: not yet\n%s", what, log.String())
 			}

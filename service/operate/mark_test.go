@@ -46,7 +46,7 @@ func TestAggregatorsMark(t *testing.T) {
 		t.Error(found)
 	}
 	start := func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		return serveAggregator(ctx, path, Options{Log: slog.New(slog.DiscardHandler)})
 	}

@@ -16,7 +16,7 @@ import (
 // ended waits for the end of a task.
 func (a *asked) ended(name string) *operatorv1.Task {
 	a.t.Helper()
-	for range 1200 {
+	for range 6000 {
 		resp, err := a.api().GetTask(a.t.Context(), connect.NewRequest(&operatorv1.GetTaskRequest{Task: name}))
 		if err != nil {
 			a.t.Fatal(err)

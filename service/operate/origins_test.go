@@ -24,7 +24,7 @@ type page struct {
 }
 
 func newPage(t *testing.T, origin string) page {
-	c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}, Timeout: 10 * time.Second}
+	c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}, Timeout: 2 * time.Minute}
 	t.Cleanup(c.CloseIdleConnections)
 	return page{t, c, origin}
 }

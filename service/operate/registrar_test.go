@@ -48,7 +48,7 @@ func TestRegistrarAmongTheRoles(t *testing.T) {
 	until := func(what string, f func() error) {
 		t.Helper()
 		var err error
-		for range 300 {
+		for range 2400 {
 			if err = f(); err == nil {
 				return
 			}

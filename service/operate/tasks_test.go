@@ -75,7 +75,7 @@ func TestTasksAreEnteredOneAtATime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("designs vector sums")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	rs := sharing(t, 2)
 	tasks := []*train.Setup{sumTask(t, "a", 4e-6), sumTask(t, "b", 4e-6), sumTask(t, "c", 4e-6), sumTask(t, "d", 4e-6)}
@@ -84,11 +84,11 @@ func TestTasksAreEnteredOneAtATime(t *testing.T) {
 		return r.storeTask(ctx, wire.Digest(task.Wire), task.Limit, made)
 	}
 	// While another enters one, nobody does.
-	lease, _, err := rs[0].store.Acquire(ctx, "create", "another", time.Minute)
+	lease, _, err := rs[0].store.Acquire(ctx, "create", "another", time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	short, done := context.WithTimeout(ctx, 100*time.Millisecond)
+	short, done := context.WithTimeout(ctx, 2*time.Second) // time to see who holds it
 	defer done()
 	if err := enter(short, rs[1], tasks[0]); !errors.Is(err, store.ErrHeld) {
 		t.Errorf("beside another: %v", err)
