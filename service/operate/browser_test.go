@@ -39,7 +39,7 @@ func TestTabsBesideNativeClients(t *testing.T) {
 			pages = append(pages, p)
 		}
 	}
-	w.begin(natives+len(pages), rounds, 60, "")
+	w.begin(natives+len(pages), rounds, 600, "")
 	for i, p := range pages {
 		if why := w.start(p, fmt.Sprint("client-", i%each), w.options(w.direct, nil), i); why != "" {
 			t.Fatal(why)
@@ -65,7 +65,7 @@ func TestTabsSendNoData(t *testing.T) {
 		w.enrol(p, "secret-storage")
 		pages = append(pages, p)
 	}
-	w.begin(5, 3, 60, "tokens: true\n")
+	w.begin(5, 3, 600, "tokens: true\n")
 	for i, p := range pages {
 		o := w.options(w.ways, func(o, policy map[string]any) {
 			policy["requireTokens"] = true
@@ -98,7 +98,7 @@ func TestTabRefusesByPolicy(t *testing.T) {
 	w := newBrowserWorld(t, 2)
 	p := w.tab(w.chromium.Visitor(), "/")
 	w.enrol(p, "client")
-	w.begin(3, 1, 8, "")
+	w.begin(3, 1, 20, "")
 	if why := w.start(p, "client", w.options(w.ways, func(_, policy map[string]any) { policy["maxEps0"] = 1 }), 0); why != "" {
 		t.Fatal(why)
 	}
@@ -122,7 +122,7 @@ func TestTabClosedInARound(t *testing.T) {
 	p := w.tab(v, "/")
 	w.enrol(p, "client")
 	w.enrol(late, "client")
-	w.begin(4, 2, 60, "")
+	w.begin(4, 2, 600, "")
 	report := func(r *http.Request) bool { return r.Method == http.MethodPost && r.URL.Path == "/v1/report" }
 	lose := func(out http.ResponseWriter, r *http.Request, _ []byte) bool {
 		if report(r) {
@@ -198,7 +198,7 @@ func TestTabWhoseStorageIsCleared(t *testing.T) {
 	p := w.tab(v, "/")
 	w.enrol(p, "client")
 	line := browsertest.Value[string](p, `line("client")`)
-	w.begin(3, 3, 15, "")
+	w.begin(3, 3, 25, "")
 	goOn := w.holdSecondRound()
 	if why := w.start(p, "client", w.options(w.ways, nil), 0); why != "" {
 		t.Fatal(why)
@@ -245,7 +245,7 @@ func TestTabRestoredFromACopy(t *testing.T) {
 		await `+ended+`; window.copy = keys.result.map((k, i) => [k, all.result[i]]); return window.copy.length > 0 })()`) {
 		t.Fatal("nothing is stored")
 	}
-	w.begin(3, 3, 10, "")
+	w.begin(3, 3, 20, "")
 	goOn := w.holdSecondRound()
 	if why := w.start(p, "client", w.options(w.ways, nil), 0); why != "" {
 		t.Fatal(why)
@@ -284,7 +284,7 @@ func TestTabWhoseStorageIsFull(t *testing.T) {
 	w.enrol(p, "client")
 	p.Quota(w.origin, 1)
 	time.Sleep(35 * time.Second) // the browser remembers for half a minute how much room there was
-	w.begin(3, 2, 12, "")
+	w.begin(3, 2, 25, "")
 	why := w.start(p, "client", w.options(w.ways, nil), 0)
 	w.until("the first round ends", func() bool { return w.status().Released >= 1 })
 	if n := len(w.posts("/v1/report")); n != 0 {
@@ -312,7 +312,7 @@ func TestTabOffline(t *testing.T) {
 	w := newBrowserWorld(t, 2)
 	p := w.tab(w.chromium.Visitor(), "/")
 	w.enrol(p, "client")
-	w.begin(3, 2, 40, "")
+	w.begin(3, 2, 600, "")
 	off := make(chan struct{}, 1)
 	w.intercept(func(_ http.ResponseWriter, r *http.Request, _ []byte) bool {
 		if r.URL.Path == "/v1/session" { // the report comes next
@@ -347,7 +347,7 @@ func TestTabWithAWrongClock(t *testing.T) {
 		pages[path] = w.tab(w.chromium.Visitor(), path)
 		w.enrol(pages[path], "client")
 	}
-	w.begin(4, 1, 10, "")
+	w.begin(4, 1, 20, "")
 	for path, p := range pages {
 		if why := w.start(p, "client", w.options(w.ways, nil), 0); why != "" {
 			t.Errorf("%s: %s", path, why)

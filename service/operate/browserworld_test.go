@@ -147,7 +147,7 @@ func newBrowserWorld(t *testing.T, natives int) *browserWorld {
 func (w *browserWorld) until(what string, f func() bool) {
 	w.t.Helper()
 	for began := time.Now(); !f(); time.Sleep(50 * time.Millisecond) {
-		if time.Since(began) > time.Minute {
+		if time.Since(began) > 5*time.Minute {
 			w.t.Fatalf("never: %s", what)
 		}
 	}
