@@ -62,6 +62,7 @@ func TestATabTakesPart(t *testing.T) {
 	w.run(operate.RoleClient, "clients-0")
 	browsertest.Value[bool](tab, `(async () => {
 		window.part = await riffle.join(`+w.options(`
+			answer: 4,
 			gradient: ({round, theta, dim}) => {
 				if (dim !== theta.length) throw new Error("dim is " + dim);
 				if (round === 2) throw new Error("out of pencils");
@@ -111,6 +112,7 @@ func TestATabAnswers(t *testing.T) {
 		p.Until("window.riffle")
 		w.enrol(browsertest.Value[string](p, "riffle.newCredential()"))
 	}
+	w.round = 60 // not all report
 	id := w.ask("measure: histogram\ncolumn: age\nbins: 0..100:10\nepsilon: 50\ndelta: 1e-6\nn-min: 42\n")
 	w.run(operate.RoleClient, "clients-0")
 	policy := `policy: {maxEpsilon: 100, delta: 1e-5, minReports: 42, trusts: ["` + dp.TrustNames(dp.SumsOnly)[0] + `"], measure: ["histogram"]}, onEvent: e => events.push(e)`

@@ -40,12 +40,13 @@ func TestARestoredStoreStops(t *testing.T) {
 	tab.Until("window.riffle")
 	w.enrol(browsertest.Value[string](tab, "riffle.newCredential()"))
 	browsertest.Value[bool](tab, copyScript)
-	w.serve(20, "trust: shuffle\neps0: 2\nparticipation: all\n")
+	w.serve(200, "trust: shuffle\neps0: 2\nparticipation: all\n")
 	w.run(operate.RoleClient, "clients-0")
 	join := `riffle.join(` + w.options(`gradient: ({theta}) => theta, onEvent: e => events.push(e)`) + `)`
+	// sent waits until so many reports are sent, and the next round has begun: the shuffler has counted them.
 	sent := func(reports int) {
 		browsertest.Value[bool](tab, `(async () => { events.length = 0; window.part = await `+join+`; return true; })()`)
-		tab.Until(fmt.Sprintf(`events.filter(e => e.type === "sent").length >= %d`, reports))
+		tab.Until(fmt.Sprintf(`events.some(e => e.type === "round" && events.filter(f => f.type === "sent" && f.round < e.round).length >= %d)`, reports))
 		browsertest.Value[bool](tab, `part.stop().then(() => true)`)
 	}
 	sent(1)
@@ -95,7 +96,7 @@ func TestAUsedCredentialIsNotNew(t *testing.T) {
 	tab.Until("window.riffle")
 	w.enrol(browsertest.Value[string](tab, "riffle.newCredential()"))
 	browsertest.Value[bool](tab, copyScript)
-	w.serve(3, "trust: shuffle\neps0: 2\nparticipation: all\n")
+	w.serve(200, "trust: shuffle\neps0: 2\nparticipation: all\n")
 	w.run(operate.RoleClient, "clients-0")
 	join := `riffle.join(` + w.options(`data: {model: "linear", loss: "logistic", width: 1, inputs: [1, 0], targets: [0, 1]}, onEvent: e => events.push(e), credential`) + `)`
 	browsertest.Value[bool](tab, `(async () => { let credential; window.part = await `+join+`; return true; })()`)

@@ -28,6 +28,7 @@ type world struct {
 	l           operate.Loopback
 	shuffler    config.Shuffler
 	coordinator config.Coordinator
+	round       float64 // seconds; a round ends before when all have reported
 	native      config.Client
 	site        *httptest.Server
 	pins        []string
@@ -37,7 +38,7 @@ type world struct {
 // newWorld makes keys and configurations; serve starts the services.
 func newWorld(t *testing.T, native int, files http.Handler, options ...func(*operate.Loopback)) *world {
 	t.Helper()
-	w := &world{t: t, site: httptest.NewServer(files)}
+	w := &world{t: t, site: httptest.NewServer(files), round: 600}
 	t.Cleanup(w.site.Close)
 	dir, err := os.MkdirTemp("", "riffle-web-") // a socket's path is short
 	if err != nil {
@@ -106,7 +107,7 @@ func (w *world) run(role, process string) {
 func (w *world) until(what string, f func() error) {
 	w.t.Helper()
 	var err error
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if err = f(); err == nil {
 			return
 		}
@@ -135,7 +136,7 @@ func (w *world) ask(settings string) string {
 	})
 	var id string
 	w.until("task", func() error { // until the shuffler answers
-		resp, err := w.api.CreateTask(w.t.Context(), connect.NewRequest(&operatorv1.CreateTaskRequest{Name: "pages", Config: settings, RoundSeconds: 40}))
+		resp, err := w.api.CreateTask(w.t.Context(), connect.NewRequest(&operatorv1.CreateTaskRequest{Name: "pages", Config: settings, RoundSeconds: w.round}))
 		if err == nil {
 			id = resp.Msg.Task.Id
 		}
