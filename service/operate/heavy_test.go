@@ -32,7 +32,9 @@ func TestHeavyHittersOverANetwork(t *testing.T) {
 		t.Fatalf("%s", text)
 	}
 	for _, item := range first.Items {
-		if item.Text == nil || *item.Text != "rome" && *item.Text != "oslo" || !(item.JointLow95 <= 350 && 350 <= item.JointHigh95) {
+		// The interval itself misses once in sixty times; 2.2 times as wide, less than once in a million.
+		more := .6 * (item.JointHigh95 - item.JointLow95)
+		if item.Text == nil || *item.Text != "rome" && *item.Text != "oslo" || !(item.JointLow95-more <= 350 && 350 <= item.JointHigh95+more) {
 			t.Errorf("%+v", item)
 		}
 	}
