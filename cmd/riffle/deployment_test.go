@@ -28,6 +28,9 @@ import (
 	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
 )
 
+// patience is how long a test waits for what takes no certain time, on a busy machine too.
+const patience = 5 * time.Minute
+
 // deployment is all roles as processes of their own on loopback. A test kills them
 // and starts them again; in the end everything must be as if it had not.
 type deployment struct {
@@ -54,7 +57,7 @@ type scenario struct {
 	clients, processes int
 	trust              dp.Trust // default shuffle; proofs: vector-sum with proofs; full: that, and all that riffle demo --full has
 	rounds             int64
-	round              time.Duration // default: a minute, so that a round ends when all have reported
+	round              time.Duration // default: so long that a round ends when all have reported
 	nMin               int64         // default 2
 	spread             time.Duration // that reports arrive over
 	encoding           string        // of reports; default: a new task's
@@ -74,7 +77,7 @@ const withAll dp.Trust = "full"
 // and starts the clients.
 func deploy(t *testing.T, p scenario) *deployment {
 	t.Helper()
-	p.trust, p.round, p.nMin = cmp.Or(p.trust, "shuffle"), cmp.Or(p.round, time.Minute), cmp.Or(p.nMin, 2)
+	p.trust, p.round, p.nMin = cmp.Or(p.trust, "shuffle"), cmp.Or(p.round, 10*time.Minute), cmp.Or(p.nMin, 2)
 	budget, proofs := 1e4, ""
 	full := p.trust == withAll
 	if p.trust == withProofs || full {
@@ -117,7 +120,7 @@ func deploy(t *testing.T, p scenario) *deployment {
 	t.Cleanup(func() { d.kill(slices.Collect(maps.Keys(d.running))...) })
 	if p.tokens {
 		d.start(operate.RoleRegistrar)
-		d.wait("the registrar enrols the clients", time.Minute, func() bool { return d.l.EnrolAll(t.Context()) == nil })
+		d.wait("the registrar enrols the clients", patience, func() bool { return d.l.EnrolAll(t.Context()) == nil })
 	}
 	d.start(d.roles()...)
 	if full {
@@ -138,7 +141,7 @@ func deploy(t *testing.T, p scenario) *deployment {
 		t.Fatal(err)
 	}
 	d.config = string(text)
-	d.wait("the coordinator takes a task", time.Minute, func() bool {
+	d.wait("the coordinator takes a task", patience, func() bool {
 		resp, err := d.api().CreateTask(t.Context(), connect.NewRequest(&operatorv1.CreateTaskRequest{Name: "faults", Config: d.config,
 			RoundSeconds: p.round.Seconds()}))
 		if err == nil {
@@ -232,7 +235,7 @@ func (d *deployment) stop(names ...string) {
 		_ = s.cmd.Process.Signal(syscall.SIGTERM)
 		select {
 		case <-s.done:
-		case <-time.After(2 * time.Minute):
+		case <-time.After(patience):
 			d.kill(name)
 			d.t.Fatalf("%s does not stop\n%s", name, d.tail(name))
 		}
@@ -309,7 +312,7 @@ func (d *deployment) api() operatorv1.OperatorServiceClient {
 // model, whenever it is looked at, and rounds do not go back.
 func (d *deployment) look(api operatorv1.OperatorServiceClient) *operatorv1.Task {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(d.t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(d.t.Context(), time.Minute)
 	defer cancel()
 	resp, err := api.GetTask(ctx, connect.NewRequest(&operatorv1.GetTaskRequest{Task: d.task}))
 	if err != nil {
@@ -379,7 +382,7 @@ func (d *deployment) finish(limit time.Duration) taskOutcome {
 		}
 		select {
 		case <-s.done: // clients end with the task
-		case <-time.After(2 * time.Minute):
+		case <-time.After(patience):
 			d.t.Fatalf("%s does not end with the task\n%s", name, d.tail(name))
 		}
 	}

@@ -59,7 +59,7 @@ func TestTaskOfAProgramsModel(t *testing.T) {
 		code, _, _ := outcome(t, "task", "list", "--config", file)
 		return code == exitDone && ready()
 	})
-	create := []string{"task", "create", "--config", file, "--name", "own", "--task", task, "--round", "20s", "--quiet"}
+	create := []string{"task", "create", "--config", file, "--name", "own", "--task", task, "--round", "10m", "--quiet"}
 	want(t, exitUsage, "no such file", append(create, "--initial", filepath.Join(dir, "none"))...)
 	want(t, exitUsage, "5 values, dim is 6", append(create, "--dim", "6")...)
 	want(t, exitUsage, "cannot hold a step back", append(create, "--guard", "loss:0.1")...)

@@ -117,7 +117,7 @@ func TestDemoLeavesNothingUnnamed(t *testing.T) {
 			}()
 			select {
 			case <-ended:
-			case <-time.After(90 * time.Second):
+			case <-time.After(patience):
 				t.Fatal("it does not end")
 			}
 			text := stderr.String()

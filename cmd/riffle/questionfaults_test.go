@@ -54,7 +54,7 @@ func TestKilledQuestions(t *testing.T) {
 	d.start(append(d.roles(), d.clients()...)...)
 	answer := func(id string) (text []byte) {
 		t.Helper()
-		d.wait("the answer", time.Minute, func() bool {
+		d.wait("the answer", patience, func() bool {
 			resp, err := d.api().GetAnswer(t.Context(), connect.NewRequest(&operatorv1.GetAnswerRequest{Task: id}))
 			if err == nil && resp.Msg.Task.State == "done" {
 				text = resp.Msg.Json
@@ -70,8 +70,8 @@ func TestKilledQuestions(t *testing.T) {
 			if p.name == "aggregating" && kind == "shuffle" {
 				continue
 			}
-			d.wait("the coordinator takes a question", time.Minute, func() bool {
-				resp, err := d.api().CreateTask(t.Context(), connect.NewRequest(&operatorv1.CreateTaskRequest{Name: kind + "-" + p.name, Config: settings, RoundSeconds: 60}))
+			d.wait("the coordinator takes a question", patience, func() bool {
+				resp, err := d.api().CreateTask(t.Context(), connect.NewRequest(&operatorv1.CreateTaskRequest{Name: kind + "-" + p.name, Config: settings, RoundSeconds: 600}))
 				if code := connect.CodeOf(err); err != nil && (code == connect.CodeInvalidArgument || code == connect.CodeFailedPrecondition) {
 					t.Fatal(err)
 				}
@@ -80,7 +80,7 @@ func TestKilledQuestions(t *testing.T) {
 				}
 				return err == nil
 			})
-			seen := d.phase(0, p.name, time.Minute)
+			seen := d.phase(0, p.name, patience)
 			time.Sleep(time.Duration(random.Int64N(int64(p.span))))
 			d.kill(operate.RoleCoordinator)
 			d.fsck(operate.RoleCoordinator)

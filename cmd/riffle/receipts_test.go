@@ -33,7 +33,7 @@ func TestDroppedReportIsNoticed(t *testing.T) {
 		t.Run(trust, func(t *testing.T) {
 			var drop, dropped atomic.Int64
 			drop.Store(2)
-			d := deploy(t, scenario{clients: 12, processes: 2, trust: dp.Trust(trust), rounds: 2, round: 6 * time.Second, receipts: true, edit: func(d *deployment) {
+			d := deploy(t, scenario{clients: 12, processes: 2, trust: dp.Trust(trust), rounds: 2, round: 15 * time.Second, receipts: true, edit: func(d *deployment) {
 				infront(t, d, "clients-1", func(w http.ResponseWriter, q *http.Request) bool {
 					if q.URL.Path != "/v1/report" || drop.Add(-1) < 0 {
 						return false
@@ -43,7 +43,7 @@ func TestDroppedReportIsNoticed(t *testing.T) {
 					return true
 				})
 			}})
-			d.wait("both rounds have ended", time.Minute, func() bool {
+			d.wait("both rounds have ended", patience, func() bool {
 				now := d.look(d.api())
 				return now != nil && now.Released == 2
 			})
@@ -53,7 +53,7 @@ func TestDroppedReportIsNoticed(t *testing.T) {
 			}
 			for name, want := range want {
 				var got client.Findings
-				d.wait(name+" have compared", time.Minute, func() bool {
+				d.wait(name+" have compared", patience, func() bool {
 					got = d.findings(name)
 					return got.Compared == 2
 				})

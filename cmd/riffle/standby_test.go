@@ -35,7 +35,7 @@ func natsServer(t *testing.T) (url string) {
 	}
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(20 * time.Second) {
+	if !s.ReadyForConnections(patience) {
 		t.Fatal("the server does not start")
 	}
 	return "nats://" + s.Addr().String()
@@ -131,7 +131,7 @@ func TestStandbyLearnsOfTasks(t *testing.T) {
 				return operate.OperatorClient(filepath.Join(filepath.Dir(d.configs[standbyName]), "standby.sock"))
 			}
 			tasks := func() []*operatorv1.Task {
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				resp, err := standby().ListTasks(ctx, connect.NewRequest(&operatorv1.ListTasksRequest{}))
 				if err != nil {
@@ -144,8 +144,8 @@ func TestStandbyLearnsOfTasks(t *testing.T) {
 				d = made
 				shared(d)
 				d.start(standbyName)
-				d.wait("the standby answers", time.Minute, func() bool {
-					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				d.wait("the standby answers", patience, func() bool {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 					defer cancel()
 					resp, err := standby().GetStatus(ctx, connect.NewRequest(&operatorv1.GetStatusRequest{}))
 					return err == nil && strings.Contains(resp.Msg.NotReady, "shuffler") // which is not there yet
@@ -161,14 +161,14 @@ func TestStandbyLearnsOfTasks(t *testing.T) {
 					t.Errorf("a second sum: %v", err)
 				}
 			}
-			d.wait("the standby learns of the task", time.Minute, func() bool {
+			d.wait("the standby learns of the task", patience, func() bool {
 				all := tasks()
 				return len(all) == 1 && all[0].Id == d.task && all[0].State == "running"
 			})
 			want(t, exitDone, "a standby: another coordinator leads", "task", "show", d.task, "--config", d.configs[standbyName])
 			// The batch of a round is charged: it must be opened once, by the other.
-			d.reach(1, time.Minute)
-			for !d.phase(d.last.Round, "opening", time.Minute) {
+			d.reach(1, patience)
+			for !d.phase(d.last.Round, "opening", patience) {
 				if d.last.Round >= rounds-1 {
 					t.Skip("the phase was never seen in time")
 				}
@@ -180,8 +180,8 @@ func TestStandbyLearnsOfTasks(t *testing.T) {
 			round, charged := d.openRound()
 			t.Logf("killed after round %d; the next is charged: %v", round, charged)
 			d.leader = standbyName
-			d.reach(d.last.Round+1, 2*time.Minute)
-			d.whole(2 * time.Minute)
+			d.reach(d.last.Round+1, patience)
+			d.whole(patience)
 			d.nothingWrong()
 			b, err := os.ReadFile(d.log(standbyName))
 			if err != nil {

@@ -117,14 +117,14 @@ func TestOneTaskStopsNoOther(t *testing.T) {
 			Limit   string `json:"limit"`
 		}
 	}
-	out := create(exitDone, `"state": "running"`, "good", "--eps0", "2", "--rounds", "2", "--round", "1m", "--n-min", "12", "--json")
+	out := create(exitDone, `"state": "running"`, "good", "--eps0", "2", "--rounds", "2", "--round", "10m", "--n-min", "12", "--json")
 	if err := json.Unmarshal([]byte(out), &plan); err != nil {
 		t.Fatal(err)
 	}
 	if p := plan.Plan; !(p.Epsilon > 0) || p.Rounds != 2 || p.Fit != 2 || p.Limit != "" {
 		t.Errorf("planned: %+v", p)
 	}
-	out = create(exitDone, `"local_epsilon": 8.00000`, "several", "--eps0", "2", "--rounds", "2", "--round", "1m", "--n-min", "12", "--messages", "4", "--json")
+	out = create(exitDone, `"local_epsilon": 8.00000`, "several", "--eps0", "2", "--rounds", "2", "--round", "10m", "--n-min", "12", "--messages", "4", "--json")
 	var several struct{ Messages int64 }
 	if err := json.Unmarshal([]byte(out), &several); err != nil || several.Messages != 4 {
 		t.Errorf("%d messages, %v", several.Messages, err)
@@ -132,10 +132,10 @@ func TestOneTaskStopsNoOther(t *testing.T) {
 	want(t, exitDone, "sends 4 messages a round: epsilon 8.001 together", "task", "show", "several", "--config", file)
 	want(t, exitDone, "", "task", "remove", "several", "--config", file)
 	create(exitUsage, "4096", "swarm", "--eps0", "2", "--rounds", "2", "--messages", "1000000000")
-	create(exitDone, "of 1000 rounds fit; the next is refused", "many", "--eps0", "2", "--rounds", "1000", "--round", "1m", "--n-min", "12", "--epsilon", "9")
+	create(exitDone, "of 1000 rounds fit; the next is refused", "many", "--eps0", "2", "--rounds", "1000", "--round", "10m", "--n-min", "12", "--epsilon", "9")
 	want(t, exitDone, "", "task", "remove", "many", "--config", file)
 	want(t, exitUsage, "no such task", "task", "show", "many", "--config", file)
-	create(exitUsage, "was removed before", "many", "--eps0", "2", "--rounds", "1000", "--round", "1m", "--n-min", "12", "--epsilon", "9")
+	create(exitUsage, "was removed before", "many", "--eps0", "2", "--rounds", "1000", "--round", "10m", "--n-min", "12", "--epsilon", "9")
 
 	client, clientLog := background(t, "client", "--config", l.Config("clients-0"))
 	until(t, "the good task is done", func() bool {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"testing"
-	"time"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/longtest"
@@ -22,19 +21,19 @@ func TestTokens(t *testing.T) {
 		"vector-sum": {trust: dp.Distributed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p.clients, p.processes, p.rounds, p.round, p.tokens = 12, 2, 2, 20*time.Second, true
+			p.clients, p.processes, p.rounds, p.tokens = 12, 2, 2, true
 			if p.trust == dp.Distributed {
 				p.trust = "vector-sum"
 			}
 			d := deploy(t, p)
-			d.wait("both rounds have ended", 2*time.Minute, func() bool {
+			d.wait("both rounds have ended", patience, func() bool {
 				now := d.look(d.api())
 				return now != nil && now.Released == 2
 			})
 			if now := d.look(d.api()); now.Reports != 24 || len(now.Rejected) != 0 {
 				t.Errorf("%d reports, rejected %v", now.Reports, now.Rejected)
 			}
-			d.whole(time.Minute)
+			d.whole(patience)
 			d.stop(operate.RoleRegistrar)
 			d.fsck(operate.RoleRegistrar)
 		})
