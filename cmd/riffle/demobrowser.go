@@ -302,7 +302,7 @@ func (t *tabs) agreed(ctx context.Context, c *children) error {
 
 // farewell waits, not for ever, until the tabs have heard that the task has ended.
 func (t *tabs) farewell(ctx context.Context) {
-	for deadline := time.Now().Add(10 * time.Second); t != nil && time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); t != nil && time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
 		t.mu.Lock()
 		n := t.left
 		t.mu.Unlock()

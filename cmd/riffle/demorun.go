@@ -169,7 +169,7 @@ func (d *demo) drive(ctx context.Context, c *children, show output, stderr io.Wr
 		err = d.watch(ctx, c, api, d.Question, show, stderr, clients)
 	}
 	if err == nil && d.Receipts { // of the last round
-		c.await(ctx, 30*time.Second, clients...)
+		c.await(ctx, 2*time.Minute, clients...)
 	}
 	if err == nil {
 		d.farewell(ctx, show, stderr)
