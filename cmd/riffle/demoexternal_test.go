@@ -87,7 +87,7 @@ func ownClients(t *testing.T, n, rounds, seconds int, model string, program func
 // -tags long two of the demo's own. All reports arrive.
 func TestOwnClients(t *testing.T) {
 	shared := externaltest.Listen(t, "learn")
-	r := ownClients(t, 4, 3, 1, shared, func(i int) string {
+	r := ownClients(t, 4, 3, 3, shared, func(i int) string {
 		if i == 3 {
 			return externaltest.Program("dies-open")
 		}

@@ -3,12 +3,12 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/riffle-dp/riffle/learn/external/externaltest"
 )
@@ -90,12 +90,13 @@ func TestNumpyExample(t *testing.T) {
 		_ = server.Process.Kill()
 		_ = server.Wait()
 	}()
-	for range 300 {
-		if _, err := os.Stat(socket); err == nil {
-			break
+	until(t, "the program listens", func() bool { // the socket is there a moment before
+		c, err := net.Dial("unix", socket)
+		if err == nil {
+			err = c.Close()
 		}
-		time.Sleep(100 * time.Millisecond)
-	}
+		return err == nil
+	})
 	args[len(args)-1] = "unix:" + socket
 	again := jsonOf(t, append(args, "--out", filepath.Join(dir, "two"))...)
 	if again["test_loss"] != s["test_loss"] {
