@@ -102,7 +102,7 @@ func (d *demoPage) result(p *browsertest.Page) (r demoResult) {
 	var err error
 	select {
 	case err = <-d.ended:
-	case <-time.After(4 * time.Minute):
+	case <-time.After(2 * patience):
 		err = errors.New("the demo does not end")
 	}
 	if err == nil {
@@ -194,11 +194,14 @@ func TestDemoWithATabGoesOn(t *testing.T) {
 		if _, err := chromedp.Run(q.Context, chromedp.Navigate(link)); err == nil || !strings.Contains(err.Error(), "ERR_CERT_AUTHORITY_INVALID") {
 			t.Errorf("%s: %v", link, err)
 		}
-		time.Sleep(time.Second)
-		if _, err := chromedp.Run(q.Context, chromedp.KeyEvent("thisisunsafe")); err != nil { // what the warning's button does
-			t.Fatal(err)
-		}
-		q.Until(`document.body.innerText.includes("404")`)
+		until(t, "the page behind the warning is shown", func() bool {
+			if _, err := chromedp.Run(q.Context, chromedp.KeyEvent("thisisunsafe")); err != nil { // what the warning's button does
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second) // the warning may not have listened yet
+			shown, err := chromedp.Run(q.Context, chromedp.Evaluate[bool](`document.body.innerText.includes("404")`))
+			return err == nil && shown
+		})
 		q.Close()
 	}
 	p.Click("#again")
