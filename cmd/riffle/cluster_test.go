@@ -118,7 +118,7 @@ func (c *cluster) migrate(d *deployment) {
 	}
 }
 
-// TestGrow runs five rounds on embedded stores and five more in a cluster.
+// TestGrow runs five rounds on embedded stores and the rest in a cluster.
 func TestGrow(t *testing.T) {
 	longtest.Only(t, "a cluster of three servers")
 	if testing.Short() {
@@ -126,8 +126,8 @@ func TestGrow(t *testing.T) {
 	}
 	begin := time.Now()
 	at := func(what string) { t.Logf("%5.1f s: %s", time.Since(begin).Seconds(), what) }
-	d := deploy(t, scenario{clients: 12, processes: 2, rounds: 10, spread: 200 * time.Millisecond})
-	d.reach(5, time.Minute)
+	d := deploy(t, scenario{clients: 12, processes: 2, rounds: 20, spread: 200 * time.Millisecond})
+	d.reach(5, patience)
 	at("five rounds")
 	before := d.last.LedgerEntries
 	d.stop(operate.RoleCoordinator, operate.RoleShuffler) // clients go on asking
@@ -138,11 +138,11 @@ func TestGrow(t *testing.T) {
 	at("migrated")
 	want(t, exitDone, "entries", "ledger", "verify", "--config", d.configs[operate.RoleCoordinator])
 	d.start(d.roles()...)
-	d.reach(max(6, d.last.Round+1), time.Minute)
+	d.reach(max(6, d.last.Round+1), patience)
 	at("one more round")
 	if d.last.LedgerEntries <= before {
 		t.Errorf("%d entries, %d before", d.last.LedgerEntries, before)
 	}
-	d.whole(time.Minute)
+	d.whole(patience)
 	at("done")
 }

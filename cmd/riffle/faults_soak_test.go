@@ -67,7 +67,7 @@ func TestFaultMatrix(t *testing.T) {
 						after = d.last.Round
 					}
 					p := phases[f.phase]
-					if !d.phase(after, p.name, 2*time.Minute) {
+					if !d.phase(after, p.name, patience) {
 						missed++
 					}
 					time.Sleep(time.Duration(random.Int64N(int64(p.span))))
@@ -82,9 +82,9 @@ func TestFaultMatrix(t *testing.T) {
 					up := slices.DeleteFunc(slices.Clone(f.victims), func(v string) bool { return d.configs[v] == "" })
 					random.Shuffle(len(up), func(i, j int) { up[i], up[j] = up[j], up[i] })
 					d.start(up...)
-					d.reach(after+1, 2*time.Minute)
+					d.reach(min(after+1, d.rounds), patience)
 				}
-				d.whole(2 * time.Minute)
+				d.whole(patience)
 				t.Logf("%d faults, %d of them in a phase that was not seen in time", len(faults), missed)
 			})
 		}
@@ -238,12 +238,12 @@ func TestFullStores(t *testing.T) {
 		t.Run(fmt.Sprint(role, "-", c.size), func(t *testing.T) {
 			d := deploy(t, scenario{clients: 12, processes: 2, rounds: 12, round: 6 * time.Second, spread: 100 * time.Millisecond,
 				encoding: "values"}) // seeds would not fill a disk
-			d.reach(2, time.Minute)
+			d.reach(2, patience)
 			d.stop(role)
 			replaceInFile(t, d.configs[role], "max-bytes: 0", full)
 			d.start(role)
 			begin := time.Now()
-			d.wait("the disk is full", time.Minute, func() bool {
+			d.wait("the disk is full", patience, func() bool {
 				d.look(d.api())
 				b, err := os.ReadFile(d.log(role))
 				return err == nil && (strings.Contains(string(b), "full") || strings.Contains(string(b), "resource"))
@@ -257,7 +257,7 @@ func TestFullStores(t *testing.T) {
 			t.Logf("died when: %s", d.stage(role))
 			replaceInFile(t, d.configs[role], full, "max-bytes: 0")
 			d.start(role)
-			o := d.finish(2 * time.Minute)
+			o := d.finish(patience)
 			t.Logf("%+v", o)
 			// A round that was open when the disk was full may be void or have fewer.
 			if o.failed != 0 || o.void > 3 || o.reports > o.sent || o.reports < 12*(o.released-3) {
@@ -287,7 +287,7 @@ func TestKilledNodes(t *testing.T) {
 				if d.last != nil {
 					after = d.last.Round
 				}
-				d.phase(after, "collecting", 3*time.Minute)
+				d.phase(after, "collecting", patience)
 				time.Sleep(time.Duration(random.Int64N(int64(1500 * time.Millisecond))))
 				begin := time.Now()
 				c.kill(s.nodes...)
@@ -295,10 +295,10 @@ func TestKilledNodes(t *testing.T) {
 				time.Sleep(time.Second)
 				c.start(s.nodes...)
 				d.start(s.roles...)
-				d.reach(after+1, 4*time.Minute)
+				d.reach(min(after+1, d.rounds), patience)
 				t.Logf("killed nodes %v, roles %v in round %d: it ended %v later", s.nodes, s.roles, after+1, time.Since(begin).Round(time.Millisecond))
 			}
-			d.whole(5 * time.Minute)
+			d.whole(patience)
 		})
 	}
 }
@@ -309,12 +309,12 @@ func TestKilledNodes(t *testing.T) {
 func TestFilesAfterKills(t *testing.T) {
 	d := deploy(t, scenario{clients: 12, processes: 2, rounds: 6, spread: 100 * time.Millisecond})
 	for round := int64(0); round < 5; round++ {
-		d.phase(round, "opening", time.Minute)
+		d.phase(round, "opening", patience)
 		d.kill("shuffler")
 		d.start("shuffler")
-		d.reach(round+1, time.Minute)
+		d.reach(round+1, patience)
 	}
-	d.whole(time.Minute)
+	d.whole(patience)
 	streams, err := filepath.Glob(filepath.Join(filepath.Dir(d.configs["shuffler"]), "data", "jetstream", "*", "streams", "*"))
 	if err != nil {
 		t.Fatal(err)

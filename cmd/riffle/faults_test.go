@@ -21,7 +21,7 @@ func TestKilledProcesses(t *testing.T) {
 			kills := []struct{ victim, phase string }{
 				{"clients-1", "collecting"}, {"shuffler", "collecting"}, {"coordinator", "opening"}, {"aggregator", "opening"},
 				{"shuffler", "charging"}, {"relay", "collecting"}, {"registrar", "collecting"}, {"", "collecting"}}
-			d := deploy(t, scenario{clients: 12, processes: 2, trust: dp.Trust(trust), rounds: int64(len(kills)) + 3, spread: 200 * time.Millisecond, receipts: true})
+			d := deploy(t, scenario{clients: 12, processes: 2, trust: dp.Trust(trust), rounds: 2*int64(len(kills)) + 3, spread: 200 * time.Millisecond, receipts: true})
 			for _, k := range kills {
 				victims := []string{k.victim}
 				if k.victim == "" {
@@ -34,7 +34,7 @@ func TestKilledProcesses(t *testing.T) {
 				if d.last != nil {
 					after = d.last.Round
 				}
-				seen := d.phase(after, k.phase, time.Minute)
+				seen := d.phase(after, k.phase, patience)
 				if k.phase == "collecting" {
 					time.Sleep(100 * time.Millisecond) // half of the reports are there
 				}
@@ -46,9 +46,9 @@ func TestKilledProcesses(t *testing.T) {
 					}
 				}
 				d.start(victims...)
-				d.reach(d.last.Round+1, time.Minute)
+				d.reach(min(d.last.Round+1, d.rounds), patience)
 			}
-			d.whole(time.Minute)
+			d.whole(patience)
 			d.nothingWrong()
 		})
 	}

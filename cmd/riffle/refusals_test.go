@@ -24,15 +24,17 @@ func TestWhatIsNotBelieved(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs processes; the services have their own tests")
 	}
-	d := deploy(t, scenario{clients: 6, processes: 1, rounds: 3})
+	// Further rounds follow the copy of the first ones, also if the coordinator stops late. They are odd
+	// in number, so that the middle of the ledger is that of an entry.
+	d := deploy(t, scenario{clients: 6, processes: 1, rounds: 9})
 	file := d.configs[operate.RoleCoordinator]
 	dir := filepath.Dir(file)
 	data := filepath.Join(dir, "data")
-	d.reach(1, time.Minute)
+	d.reach(1, patience)
 	d.stop(operate.RoleCoordinator)
 	copyTree(t, data, filepath.Join(dir, "backup"))
 	d.start(operate.RoleCoordinator)
-	d.whole(time.Minute)
+	d.whole(patience)
 
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -123,14 +125,14 @@ func TestWhatIsNotBelieved(t *testing.T) {
 		// A state that is older than the ledger: its rounds would be run twice.
 		{"state rolled back", func(store, path string) {
 			copyTree(t, data, store)
-			key(path, "state.", `"round":3`, `"round":1`)
+			key(path, "state.", `"round":9`, `"round":1`)
 			key(path, "task.", `"state":"done"`, `"state":"running"`)
 		}, exitFailed, "older than the ledger"},
 	} {
 		path, store := variant(c.name)
 		c.make(store, path)
 		begin := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		cmd := process(t, "serve", "coordinator", "--config", path)
 		var out bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &out
@@ -210,20 +212,20 @@ func TestPolicyKeepsQuiet(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs processes; the services have their own tests")
 	}
-	d := deploy(t, scenario{clients: 12, processes: 2, rounds: 1, round: 4 * time.Second, edit: func(d *deployment) {
+	d := deploy(t, scenario{clients: 12, processes: 2, rounds: 1, round: 15 * time.Second, edit: func(d *deployment) {
 		replaceInFile(t, d.l.Config("clients-1"), "max-eps0: 2.1", "max-eps0: 1.9")
 	}})
 	strict := d.running["clients-1"]
 	select {
 	case <-strict.done: // it has no other task
-	case <-time.After(2 * time.Minute):
+	case <-time.After(patience):
 		t.Fatal("the clients that refuse the task do not end")
 	}
 	if code := strict.cmd.ProcessState.ExitCode(); code != exitRefused && code != exitFailed {
 		t.Errorf("exit %d\n%s", code, d.tail("clients-1"))
 	}
 	delete(d.running, "clients-1")
-	d.reach(1, time.Minute)
+	d.reach(1, patience)
 	if got := d.metric(operate.RoleShuffler, "riffle_reports_accepted_total"); got != "6" {
 		t.Errorf("the shuffler accepted %s reports", got)
 	}
@@ -232,7 +234,7 @@ func TestPolicyKeepsQuiet(t *testing.T) {
 			t.Errorf("the shuffler refused %s reports as %s", got, reason)
 		}
 	}
-	if o := d.finish(time.Minute); o != (taskOutcome{released: 1, reports: 6, sent: 6}) {
+	if o := d.finish(patience); o != (taskOutcome{released: 1, reports: 6, sent: 6}) {
 		t.Errorf("%+v", o)
 	}
 	if text := d.tail("clients-1"); !strings.Contains(text, "eps0") || strings.Contains(text, `"sent":6`) {
