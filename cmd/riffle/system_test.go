@@ -80,7 +80,7 @@ func end(t *testing.T, cmd *exec.Cmd, log *bytes.Buffer, signal os.Signal, code 
 	if err := cmd.Process.Signal(signal); err != nil {
 		t.Fatal(err)
 	}
-	timer := time.AfterFunc(2*time.Minute, func() { _ = cmd.Process.Kill() })
+	timer := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
 	_ = cmd.Wait() // the exit code says it
 	timer.Stop()
 	if got := cmd.ProcessState.ExitCode(); got != code {
@@ -92,7 +92,7 @@ func end(t *testing.T, cmd *exec.Cmd, log *bytes.Buffer, signal os.Signal, code 
 func until(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	for begin := time.Now(); !f(); time.Sleep(20 * time.Millisecond) {
-		if time.Since(begin) > 5*time.Minute {
+		if time.Since(begin) > patience {
 			t.Fatalf("still not: %s", what)
 		}
 	}
@@ -207,15 +207,19 @@ func (p remotePage) check(t *testing.T, task string) float64 {
 	if code := p.get(t, "/api/tasks", "not the token at all", nil); code != http.StatusUnauthorized {
 		t.Errorf("the page answers %d without its token", code)
 	}
-	until(t, "the page shows the end", func() bool {
-		all := p.tasks(t)
-		return len(all) == 1 && all[0].State == "done"
+	var s pageTask
+	var history pageHistory
+	until(t, "the page shows the end, and then what was measured", func() bool {
+		if all := p.tasks(t); len(all) == 1 {
+			s = all[0]
+		}
+		history = p.history(t, task)
+		n := len(history.Measures.Round)
+		return s.State == "done" && n > 0 && history.Measures.Round[n-1] == s.Round && history.Measures.Accuracy[n-1] != nil
 	})
-	s := p.tasks(t)[0]
 	if s.ID != task || s.Round != 2 || s.Released != 2 || s.Reports != 24 || !(s.Epsilon > 0) || s.Baseline == "" || len(s.Stages) < 5 {
 		t.Errorf("the page shows %+v", s)
 	}
-	history := p.history(t, task)
 	last := len(history.Measures.Round) - 1
 	if last < 0 || history.Measures.Round[last] != 2 || history.Measures.Epsilon[last] == nil || *history.Measures.Epsilon[last] != s.Epsilon || history.Measures.Accuracy[last] == nil || math.Abs(*history.Measures.Accuracy[last]-s.Accuracy) > 1e-3 {
 		t.Errorf("the measures are %+v", history.Measures)
@@ -351,9 +355,9 @@ func TestOperateTwoRounds(t *testing.T) {
 	want(t, exitUsage, "name", "task", "create", "--config", coordinator, "--name", "A B", "--data", data)
 	want(t, exitUsage, `no such task: "nothing"`, "task", "show", "nothing", "--config", coordinator)
 	created := want(t, exitDone, `"state": "running"`, "task", "create", "--config", coordinator, "--name", "first", "--data", data, "--eps0", "2",
-		"--examples-per-client", "10", "--rounds", "2", "--round", "30s", "--n-min", "5", "--json")
+		"--examples-per-client", "10", "--rounds", "2", "--round", "10m", "--n-min", "5", "--json")
 	want(t, exitUsage, "exists already", "task", "create", "--config", coordinator, "--name", "first", "--data", data, "--eps0", "2",
-		"--examples-per-client", "10", "--rounds", "2", "--round", "30s", "--n-min", "5")
+		"--examples-per-client", "10", "--rounds", "2", "--round", "10m", "--n-min", "5")
 	weak := []string{"task", "create", "--config", coordinator, "--name", "weak", "--data", data, "--trust", "local", "--eps0", "3",
 		"--examples-per-client", "10", "--rounds", "20", "--round", "30s", "--n-min", "5"}
 	if code, _, stderr := outcome(t, weak...); code != exitDone || !strings.Contains(stderr, "is above 20 and protects next to nobody") {
@@ -385,7 +389,7 @@ func TestOperateTwoRounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, exitDone, `"state": "running"`, "task", "create", "--config", coordinator, "--name", "second", "--data", data, "--eps0", "2",
-		"--examples-per-client", "10", "--rounds", "1", "--round", "30s", "--n-min", "5", "--json")
+		"--examples-per-client", "10", "--rounds", "1", "--round", "10m", "--n-min", "5", "--json")
 	// They would look for tasks in a minute.
 	end(t, clients[0], logs[0], syscall.SIGTERM, exitDone)
 	end(t, clients[1], logs[1], syscall.SIGINT, exitInterrupted)
@@ -413,7 +417,7 @@ func TestOperateTwoRounds(t *testing.T) {
 	var before []pageTask
 	until(t, "the page shows the stop", func() bool {
 		before = page.tasks(t)
-		return len(before) == 3 && before[2].State == "stopped"
+		return len(before) == 3 && before[2].State == "stopped" && before[1].Examined == before[1].Round
 	})
 	for i, cmd := range clients {
 		end(t, cmd, logs[len(clients)+i], syscall.SIGTERM, exitDone)
@@ -461,10 +465,10 @@ func TestOperateTwoRounds(t *testing.T) {
 		code, out, _ := outcome(t, "task", "show", "first", "--config", coordinator, "--json")
 		return code == exitDone && strings.Contains(out, `"state": "done"`) && strings.Contains(out, `"trust": "shuffle"`)
 	})
-	until(t, "the page shows the past", func() bool { return len(page.history(t, task.Task).Measures.Round) > 0 })
-	if again := page.history(t, task.Task); !reflect.DeepEqual(again.Measures, past.Measures) {
-		t.Errorf("the page shows %+v after a restart, before %+v", again.Measures, past.Measures)
-	}
+	// A task's rounds are shown one after the other.
+	until(t, "the page shows the past as before the restart", func() bool {
+		return reflect.DeepEqual(page.history(t, task.Task).Measures, past.Measures)
+	})
 	until(t, "the page shows all tasks", func() bool {
 		all := page.tasks(t)
 		return len(all) == 3 && all[1].Examined > 0
@@ -752,8 +756,11 @@ func TestDemo(t *testing.T) {
 		if !longtest.On && name != "vector-sum" && name != "messages" && name != "proofs" && name != "full" && name != "measure" {
 			continue
 		}
-		out := shortDir(t)
-		cmd := process(t, append([]string{"demo", "--clients", "12", "--rounds", "2", "--data", data, "--out", out, "--json"}, args...)...)
+		out, rounds := shortDir(t), int64(2)
+		if name == "interrupted" {
+			rounds = 20 // it must not be at its end before
+		}
+		cmd := process(t, append([]string{"demo", "--clients", "12", "--rounds", fmt.Sprint(rounds), "--data", data, "--out", out, "--json"}, args...)...)
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		if err := cmd.Start(); err != nil {
@@ -775,6 +782,10 @@ func TestDemo(t *testing.T) {
 				other, _, _ := outcome(t, "fsck", "shuffler", "--config", l.Config("shuffler"))
 				return code == exitDone && other == exitDone
 			})
+			socket := filepath.Join(out, "coordinator", "coordinator.sock")
+			if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) { // of the killed one
+				t.Fatal(err)
+			}
 			cmd = process(t, "demo", "--resume", out, "--json")
 			stderr.Reset()
 			cmd.Stderr = &stderr
@@ -782,7 +793,7 @@ func TestDemo(t *testing.T) {
 				t.Fatal(err)
 			}
 			until(t, "the demo runs again", func() bool {
-				_, err := os.Stat(filepath.Join(out, "coordinator", "coordinator.sock"))
+				_, err := os.Stat(socket)
 				return err == nil
 			})
 			if err := cmd.Process.Signal(os.Interrupt); err != nil {
@@ -806,7 +817,7 @@ func TestDemo(t *testing.T) {
 		if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
 			t.Fatalf("%s: %v\n%s", name, err, &stdout)
 		}
-		if r.Released != 2 || r.Accepted < 10 || !r.Replayed || !r.Clean || !(r.Epsilon > 0) || r.Entries < 1 {
+		if r.Released != rounds || r.Accepted < 10 || !r.Replayed || !r.Clean || !(r.Epsilon > 0) || r.Entries < 1 {
 			t.Errorf("%s: %+v\n%s", name, r, &stderr)
 		}
 		asked := int64(0) // reports of the question
