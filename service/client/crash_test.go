@@ -455,12 +455,13 @@ func TestJoin(t *testing.T) {
 // A shuffler that never answers costs a round and no more: at the deadline the
 // sealed bytes go, and the charge stays.
 func TestDeadlineEndsRetries(t *testing.T) {
+	t.Parallel() // it waits
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	w := one(t)
 	theta := make([]float32, dim)
 	a := w.announcement(1, theta)
-	a.Deadline = time.Now().Add(3 * time.Second).UnixMilli()
+	a.Deadline = time.Now().Add(10 * time.Second).UnixMilli() // so that a slow machine has a report before
 	w.publish(a, theta, nil)
 	p := &posts{answer: func(int) int { return 503 }}
 	w.set(p.before)

@@ -22,7 +22,7 @@ func TestCoordinatorsLedgerGoesOn(t *testing.T) {
 	head := func(entries int64, digest byte) *wire.Head {
 		return &wire.Head{Entries: entries, Digest: [32]byte{digest}}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	round := int64(0)
 	later := -3 * time.Minute
@@ -88,7 +88,7 @@ func TestLedgerOfOneTaskGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- f.Run(ctx) }()

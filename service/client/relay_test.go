@@ -85,7 +85,7 @@ func (r *relayed) run(c client.JoinConfig, until func(ctx context.Context, seen 
 	r.t.Helper()
 	seen := newWatch()
 	c.Watch = seen.tell
-	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Minute)
 	defer cancel()
 	f, err := client.NewFleet(c, r.members)
 	if err != nil {

@@ -81,7 +81,7 @@ func (r *registered) round(t *testing.T, number int64, counts, now wire.Enrolmen
 	r.world.ended = false
 	fleet, end := r.run(t.Context(), config)
 	defer end()
-	for range 200 {
+	for late := time.Now().Add(2 * time.Minute); time.Now().Before(late); {
 		time.Sleep(10 * time.Millisecond)
 		mu.Lock()
 		n := len(declined)

@@ -190,7 +190,7 @@ func TestNoSessionNoReport(t *testing.T) {
 			a := w.announcement(1, theta)
 			a.Deadline = time.Now().Add(time.Minute).UnixMilli()
 			if name == "none until the end" {
-				a.Deadline = time.Now().Add(3 * time.Second).UnixMilli()
+				a.Deadline = time.Now().Add(10 * time.Second).UnixMilli() // a slow machine asks before
 			}
 			w.publish(a, theta, nil)
 			act(w)

@@ -158,9 +158,9 @@ func purses(t *testing.T, dir string) (out [][]byte) {
 // their round, and what was spent is gone from its file.
 func TestReportsCarryTheirTokens(t *testing.T) {
 	for _, messages := range []int64{0, 2} {
+		w, r, config := withTokens(t, 3, func(task *wire.Task) { task.Messages = messages })
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
-		w, r, config := withTokens(t, 3, func(task *wire.Task) { task.Messages = messages })
 		theta := make([]float32, dim)
 		fleet, err := client.NewFleet(config, w.members)
 		if err != nil {
@@ -213,9 +213,9 @@ func TestReportsCarryTheirTokens(t *testing.T) {
 
 // Whoever does not report asks for tokens like all others.
 func TestAskingSaysNothingAboutTakingPart(t *testing.T) {
+	w, r, config := withTokens(t, 2, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	w, r, config := withTokens(t, 2, nil)
 	config.Policy.MaxEps = 1e-9 // no round can be afforded
 	running, stop := context.WithCancel(ctx)
 	seen := newWatch()
@@ -243,9 +243,9 @@ func TestAskingSaysNothingAboutTakingPart(t *testing.T) {
 // A process that ends while it asks, whatever was answered, asks for the same bytes again, and no
 // report leaves without a token.
 func TestCrashWhileAsking(t *testing.T) {
+	w, r, config := withTokens(t, 1, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	w, r, config := withTokens(t, 1, nil)
 	theta := make([]float32, dim)
 	w.publish(w.announcement(1, theta), theta, nil)
 	for process := range 4 {
@@ -302,9 +302,9 @@ func TestCrashWhileAsking(t *testing.T) {
 // A process that ends between the charge and the sending sends the same bytes, with the same token,
 // although the token is wiped from the file.
 func TestCrashAfterATokenIsSpent(t *testing.T) {
+	w, r, config := withTokens(t, 1, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	w, r, config := withTokens(t, 1, nil)
 	theta := make([]float32, dim)
 	w.publish(w.announcement(1, theta), theta, nil)
 	fleet, err := client.NewFleet(config, w.members)
@@ -366,9 +366,9 @@ func TestTokensThatAreRefused(t *testing.T) {
 		}, pure.CauseTokens},
 	} {
 		t.Run(name, func(t *testing.T) {
+			w, r, config := withTokens(t, 1, nil)
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
-			w, r, config := withTokens(t, 1, nil)
 			c.change(w, r, &config)
 			theta := make([]float32, dim)
 			w.publish(w.announcement(1, theta), theta, nil)
@@ -433,9 +433,9 @@ func TestReceiptsAreDemanded(t *testing.T) {
 // One client without tokens keeps no other from reporting. A damaged file is not replaced: the
 // registrar gives no other tokens.
 func TestOneClientWithoutTokens(t *testing.T) {
+	w, r, config := withTokens(t, 3, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	w, r, config := withTokens(t, 3, nil)
 	loser := wire.ClientID(w.members[1].Credential.Public())
 	r.before = func(rw http.ResponseWriter, _ *http.Request, id wire.ID) bool {
 		if id == loser {
