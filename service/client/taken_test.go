@@ -34,7 +34,7 @@ func TestCutLedger(t *testing.T) {
 			w := newWorld(t, 3, shuffleTask())
 			w.members = w.members[:1]
 			config := w.config()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			round := int64(0)
 			run := func(rounds int64, what string) (last client.Notice) {
@@ -47,10 +47,12 @@ func TestCutLedger(t *testing.T) {
 				}
 				running, stop := context.WithCancel(ctx)
 				done := make(chan error, 1)
-				go func() { done <- f.Run(running) }()
-				for range rounds {
+				for i := range rounds {
 					round++
 					w.publish(w.announcement(round, theta), theta, nil)
+					if i == 0 { // after the round is there, so that the fleet does not see the one before
+						go func() { done <- f.Run(running) }()
+					}
 					last = seen.next(ctx, t, what)
 				}
 				stop()
@@ -94,7 +96,7 @@ func TestCountIsDemanded(t *testing.T) {
 	config.Policy.Count = true
 	seen := newWatch()
 	config.Watch = seen.tell
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	f, err := client.NewFleet(config, w.members)
 	if err != nil {
