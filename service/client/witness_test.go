@@ -427,7 +427,7 @@ func TestLargeListsAreReadByCoin(t *testing.T) {
 
 func waitFor(t *testing.T, what func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !what(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !what(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("it does not come")
 		}
@@ -559,13 +559,13 @@ func TestCoordinatorTellsNothing(t *testing.T) {
 	w := newWorld(t, 8, receiptTask())
 	w.members = w.members[:1]
 	got, _ := compare(t, w, func(w *world, e *ended) {
-		w.before = func(rw http.ResponseWriter, r *http.Request) bool {
+		w.set(func(rw http.ResponseWriter, r *http.Request) bool {
 			if !strings.HasPrefix(r.URL.Path, "/v1/rounds/") {
 				return false
 			}
 			rw.WriteHeader(http.StatusNotFound)
 			return true
-		}
+		})
 	})
 	if got.Untold != 1 || got.Compared != 0 {
 		t.Errorf("%+v", got)
@@ -574,7 +574,7 @@ func TestCoordinatorTellsNothing(t *testing.T) {
 	w.members = w.members[:1]
 	fails := 0
 	got, _ = compare(t, w, func(w *world, e *ended) {
-		w.before = func(rw http.ResponseWriter, r *http.Request) bool {
+		w.set(func(rw http.ResponseWriter, r *http.Request) bool {
 			if !strings.HasSuffix(r.URL.Path, "/receipts") || fails == 3 {
 				return false
 			}
@@ -589,7 +589,7 @@ func TestCoordinatorTellsNothing(t *testing.T) {
 				panic(http.ErrAbortHandler)
 			}
 			return true
-		}
+		})
 	})
 	if fails != 3 || got.Compared != 1 || got.Found != 1 || got.Unfit != 0 {
 		t.Errorf("after %d failures: %+v", fails, got)
