@@ -26,9 +26,16 @@ import (
 // asked is a source that asks a program for the gradients of client id, and notes its errors.
 type asked struct {
 	*external.Kept
-	id   int64
-	mu   *sync.Mutex
-	errs map[[2]int64]error // by client and round
+	id int64
+	*asks
+}
+
+// asks is what came of the questions.
+type asks struct {
+	mu    sync.Mutex
+	wait  sync.WaitGroup     // for questions: a client does not wait longer than an answer's time
+	errs  map[[2]int64]error // by client and round
+	close map[[2]int64]bool  // answers that came about when the time ended, perhaps too late
 }
 
 func (a asked) Open(task wire.Task) (client.Gradient, error) {
@@ -39,10 +46,14 @@ func (a asked) Open(task wire.Task) (client.Gradient, error) {
 }
 
 func (a asked) Ask(ctx context.Context, task wire.Task, round int64, theta []float32) ([]float32, error) {
+	a.wait.Add(1)
+	defer a.wait.Done()
 	row, _, err := a.Gradient(ctx, task.Name, round, theta, a.id)
+	end, _ := ctx.Deadline()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.errs[[2]int64{a.id, round}] = err
+	a.close[[2]int64{a.id, round}] = time.Until(end) < 100*time.Millisecond
 	return row, err
 }
 
@@ -122,6 +133,9 @@ func observe(t *testing.T, answer time.Duration, source func(i int64) client.Sou
 		for w.asked("GET announcement") < int(round)+2 { // the clients wait for the next one
 			time.Sleep(time.Millisecond)
 		}
+		for w.asked("GET closed") < int(round) { // and have compared the last
+			time.Sleep(time.Millisecond)
+		}
 		parts := make([][]byte, 2)
 		w.mu.Lock()
 		for id, r := range reports {
@@ -162,10 +176,10 @@ func TestProgramsDoNotShow(t *testing.T) {
 	if fmt.Sprint(wantOwn.parts) == fmt.Sprint(wantZero.parts) {
 		t.Fatal("the reports do not depend on the gradients: this test sees nothing")
 	}
-	run := func(t *testing.T, mode string, change func(*external.Config)) (traffic, map[[2]int64]error, []error) {
+	run := func(t *testing.T, mode string, change func(*external.Config)) (traffic, *asks, []error) {
 		var mu sync.Mutex
 		var told []error
-		errs := map[[2]int64]error{}
+		questions := &asks{errs: map[[2]int64]error{}, close: map[[2]int64]bool{}}
 		c := external.Config{Program: externaltest.Program(mode), Purpose: external.Client, Timeout: 600 * time.Millisecond}
 		if change != nil {
 			change(&c)
@@ -179,13 +193,14 @@ func TestProgramsDoNotShow(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer k.Close()
-		got := observe(t, answer, func(i int64) client.Source { return asked{k, i, &mu, errs} })
+		got := observe(t, answer, func(i int64) client.Source { return asked{k, i, questions} })
+		questions.wait.Wait()
 		mu.Lock()
 		defer mu.Unlock()
-		return got, errs, slices.Clone(told)
+		return got, questions, slices.Clone(told)
 	}
-	healthy, errs, _ := run(t, "good", func(c *external.Config) { c.Timeout = 20 * time.Second })
-	for at, err := range errs {
+	healthy, good, _ := run(t, "good", func(c *external.Config) { c.Timeout = 20 * time.Second })
+	for at, err := range good.errs {
 		if err != nil {
 			t.Skipf("client %d, round %d: %v: this machine is too slow", at[0], at[1], err)
 		}
@@ -204,7 +219,7 @@ func TestProgramsDoNotShow(t *testing.T) {
 		}
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			got, errs, told := run(t, mode, nil)
+			got, questions, told := run(t, mode, nil)
 			if a, b := fmt.Sprintf("%v", got.requests), fmt.Sprintf("%v", healthy.requests); a != b {
 				t.Errorf("what leaves the process:\n%s\nwant\n%s", a, b)
 			}
@@ -216,12 +231,15 @@ func TestProgramsDoNotShow(t *testing.T) {
 			failed := len(told)
 			for round := range int64(askedRounds) {
 				for i := range int64(2) {
-					err, want := errs[[2]int64{i, round + 1}], wantOwn
+					at := [2]int64{i, round + 1}
+					err, want := questions.errs[at], wantOwn
 					if err != nil {
 						failed++
 						want = wantZero
 					} else if mode == "nan" && i == 0 || mode == "fast=5" || mode == "delta" {
 						continue // other gradients
+					} else if questions.close[at] && bytes.Equal(got.parts[round][i], wantZero.parts[round][i]) {
+						continue // the answer was too late
 					}
 					if !bytes.Equal(got.parts[round][i], want.parts[round][i]) {
 						t.Errorf("client %d, round %d, error %v: its report is of another gradient", i, round+1, err)
@@ -283,8 +301,8 @@ func TestAnswerTime(t *testing.T) {
 			if begun := got[0].Sub(before); begun < spread/2 {
 				t.Errorf("the time begins %v after the round, sessions are asked for in %v", begun, spread/2)
 			}
-			// A report takes less than a second to make.
-			if made := got[2].Sub(got[1]); (made > 0) != (spread > 0) || made > time.Second {
+			// The room to make a report is at most an eighth of the time.
+			if made := got[2].Sub(got[1]); (made > 0) != (spread > 0) || made > 20*time.Second/8 {
 				t.Errorf("%v to make reports", made)
 			}
 			if late := got[3].Sub(got[2]); late < 0 || late > spread {
@@ -312,7 +330,7 @@ func (instant) Ask(_ context.Context, _ wire.Task, _ int64, theta []float32) ([]
 // A process that ends after it has charged a report leaves that report to the next one, which
 // asks the source for no other.
 func TestCrashAfterAnAnswer(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	w := newWorld(t, 4, shuffleTask())
 	w.members = w.members[:1]
@@ -365,7 +383,7 @@ func (c counted) Ask(_ context.Context, _ wire.Task, _ int64, theta []float32) (
 // A task of another dimension than the program's is declined before its first round, and before
 // anybody could see who declines: nothing but the task was asked for.
 func TestOtherDimensionsAreDeclined(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	w := newWorld(t, 4, shuffleTask())
 	w.members = w.members[:1]
@@ -374,7 +392,7 @@ func TestOtherDimensionsAreDeclined(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer k.Close()
-	w.members[0].Source = asked{k, 0, new(sync.Mutex), map[[2]int64]error{}}
+	w.members[0].Source = asked{k, 0, &asks{errs: map[[2]int64]error{}, close: map[[2]int64]bool{}}}
 	theta := make([]float32, dim)
 	w.publish(w.announcement(1, theta), theta, nil)
 	f, err := client.NewFleet(w.config(), w.members)
