@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -37,7 +38,7 @@ type enrolling struct {
 func (g *enrolling) change(q registrar.Request) registrar.Change {
 	g.s.t.Helper()
 	b, _ := json.Marshal(q)
-	for range 200 {
+	for range 24000 {
 		w := httptest.NewRecorder()
 		g.operator.ServeHTTP(w, httptest.NewRequest("POST", "/registrar/change", bytes.NewReader(b)))
 		var c registrar.Change
@@ -60,7 +61,7 @@ func (g *enrolling) change(q registrar.Request) registrar.Change {
 // enrolment is the shuffler's; taken waits until it counts on the registrar's newest roster.
 func (g *enrolling) taken() []byte {
 	g.s.t.Helper()
-	for range 1000 {
+	for range 24000 {
 		w := httptest.NewRecorder()
 		g.s.front.ServeHTTP(w, httptest.NewRequest("GET", "/v1/enrolment", nil))
 		if w.Code == 200 {
@@ -149,21 +150,33 @@ func TestTaskGoesOnWhenTheRosterChanges(t *testing.T) {
 				s.config.Sample = 4
 			}
 			var charged []ledger.Entry
+			// No round is announced while the roster changes.
+			var changing sync.RWMutex
+			s.before = func(_ http.ResponseWriter, q *http.Request) bool {
+				if q.URL.Path == "/v1/enrolment" {
+					changing.RLock()
+					defer changing.RUnlock()
+				}
+				return false
+			}
 			s.serve(func(c *Service) {
 				h := c.Handler()
 				for round := range int64(4) {
+					a := s.announced(h, round, []int64{8, 9, 6, 6}[round])
+					changing.Lock()
+					s.take(a)
 					switch round {
-					case 1: // one leaves, two join
+					case 0: // one leaves, two join
 						one, two := signer(t), signer(t)
 						g.change(registrar.Request{Revoke: []string{idOf(s.clients[7])}, Add: [][]byte{publicOf(one), publicOf(two)}})
 						s.clients = append(s.clients[:7], one, two)
 						g.taken()
-					case 2: // three leave
+					case 1: // three leave
 						g.change(registrar.Request{Revoke: []string{idOf(s.clients[0]), idOf(s.clients[1]), idOf(s.clients[2])}})
 						s.clients = s.clients[3:]
 						g.taken()
 					}
-					s.next(h, round, []int64{8, 9, 6, 6}[round])
+					changing.Unlock()
 				}
 				status, err := c.Wait(context.Background(), wire.Digest(s.task))
 				if err != nil || status.State != Done || status.Released+status.Failed < 4 && p != dp.Once {
@@ -186,8 +199,14 @@ func TestTaskGoesOnWhenTheRosterChanges(t *testing.T) {
 	}
 }
 
-// next takes part in one round, which has n clients, if it is not void.
+// next takes part in one round, which has n clients.
 func (s *system) next(h http.Handler, after, n int64) {
+	s.t.Helper()
+	s.take(s.announced(h, after, n))
+}
+
+// announced waits for a round, which has n clients.
+func (s *system) announced(h http.Handler, after, n int64) wire.Announcement {
 	s.t.Helper()
 	for {
 		code, b, _ := get(s.t, h, fmt.Sprintf("/v1/tasks/%s/announcement?after=%d&wait=20", hexTask(s.world), after))
@@ -206,11 +225,9 @@ func (s *system) next(h http.Handler, after, n int64) {
 			s.t.Fatalf("round %d, want %d", a.Round, after+1)
 		}
 		if a.Population != n || a.MinClients != s.task.MinClients {
-			// It was announced before the roster changed: let it end void, and take the next.
 			s.t.Fatalf("round %d has n = %d and counts on %d, want %d", a.Round, a.Population, a.MinClients, n)
 		}
-		s.take(a)
-		return
+		return a
 	}
 }
 
@@ -237,7 +254,7 @@ func TestTaskWaitsForClients(t *testing.T) {
 func wait(t *testing.T, c *Service, task wire.Task, f func(wire.Status) bool) {
 	t.Helper()
 	var now wire.Status
-	for range 2000 {
+	for range 24000 {
 		var err error
 		if now, err = c.Show(wire.Digest(task)); err != nil {
 			t.Fatal(err)
