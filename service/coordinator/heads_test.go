@@ -97,7 +97,7 @@ func TestRestoredMachine(t *testing.T) {
 // released waits until so many rounds were released.
 func (s *system) released(co *Service, n int64) {
 	s.t.Helper()
-	for range 20000 {
+	for range 120000 {
 		if s.late || co.List()[0].Released >= n {
 			return
 		}

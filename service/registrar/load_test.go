@@ -207,7 +207,7 @@ func TestRepeatedRequestsWaitForNewOnes(t *testing.T) {
 	for range cap(o.s.tokens.slots) {
 		o.s.tokens.slots <- struct{}{}
 	}
-	late, end := context.WithTimeout(t.Context(), 5*time.Second)
+	late, end := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer end()
 	w = httptest.NewRecorder()
 	o.http.ServeHTTP(w, httptest.NewRequestWithContext(late, "POST", "/v1/tokens", bytes.NewReader(o.body(o.client, 2))))

@@ -231,7 +231,7 @@ func (o *office) agree() {
 		q := endpoint.WithPeer(httptest.NewRequest("PUT", fmt.Sprintf("/v1/epochs/%x?rounds=2&messages=1", tokenEpoch), nil), Coordinator)
 		w := httptest.NewRecorder()
 		o.peers.ServeHTTP(w, q)
-		if w.Code == http.StatusServiceUnavailable && tries < 2000 {
+		if w.Code == http.StatusServiceUnavailable && tries < 60000 {
 			time.Sleep(5 * time.Millisecond)
 			continue
 		}
