@@ -54,8 +54,8 @@ func afterBody(work time.Duration, got chan<- error) http.Handler {
 func TestSlowBodiesAndSlowHandlers(t *testing.T) {
 	server, pin := certificate(t)
 	got := make(chan error, 1)
-	_, url, _ := start(t, ServerConfig{Certificate: server, Transfer: 200 * time.Millisecond, MaxWait: 5 * time.Second,
-		Handler: afterBody(600*time.Millisecond, got)})
+	_, url, _ := start(t, ServerConfig{Certificate: server, Transfer: 700 * time.Millisecond, MaxWait: 10 * time.Second,
+		Handler: afterBody(1100*time.Millisecond, got)})
 	for _, two := range []bool{false, true} {
 		c := newClient(t, ClientConfig{Pins: []Pin{pin}})
 		if !two {
@@ -76,7 +76,7 @@ func TestSlowBodiesAndSlowHandlers(t *testing.T) {
 			}
 			return <-got
 		}
-		if err := post("/", &slowBody{pause: 700 * time.Millisecond}); err == nil {
+		if err := post("/", &slowBody{pause: 1500 * time.Millisecond}); err == nil {
 			t.Errorf("HTTP/2 %t: a body that is too slow was read", two)
 		}
 		if err := post("/slow", strings.NewReader("ab")); err != nil {

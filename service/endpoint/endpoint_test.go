@@ -212,13 +212,13 @@ func TestBodyLimit(t *testing.T) {
 // A poll outlasts the time that bodies have, and other requests go on.
 func TestLongPollOutlivesTheTransferTime(t *testing.T) {
 	server, pin := certificate(t)
-	_, url, _ := start(t, ServerConfig{Certificate: server, Transfer: 50 * time.Millisecond, MaxWait: 2 * time.Second,
+	_, url, _ := start(t, ServerConfig{Certificate: server, Transfer: 500 * time.Millisecond, MaxWait: 10 * time.Second,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if _, ok := ReadBody(w, r, 1<<20); !ok {
 				return
 			}
 			select {
-			case <-time.After(300 * time.Millisecond):
+			case <-time.After(800 * time.Millisecond):
 				w.WriteHeader(http.StatusNoContent)
 			case <-r.Context().Done():
 				Refuse(w, wire.Unavailable, "context ended")
@@ -290,7 +290,7 @@ func TestStopEndsPollsAndFinishesReports(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if d := time.Since(began); d > 5*time.Second {
+	if d := time.Since(began); d > 30*time.Second {
 		t.Errorf("the stop took %v", d)
 	}
 }
@@ -428,7 +428,7 @@ func TestConnectionLimit(t *testing.T) {
 		if resp, err = second.Get(url); err == nil {
 			break
 		}
-		if time.Since(began) > 10*time.Second {
+		if time.Since(began) > 2*time.Minute {
 			t.Fatalf("the slot was not given back: %v", err)
 		}
 	}

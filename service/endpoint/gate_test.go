@@ -384,7 +384,7 @@ func settings(t *testing.T, address string) map[uint16]uint32 {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
 	_, err = c.Write(append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), 0, 0, 0, 4, 0, 0, 0, 0, 0))
 	var head [9]byte
 	if err == nil {
@@ -435,8 +435,8 @@ func (b *heldBody) Read(p []byte) (int, error) {
 func TestLeastRateOfABody(t *testing.T) {
 	server, pin := certificate(t)
 	got := make(chan error, 1)
-	_, url, _ := start(t, ServerConfig{Certificate: server, bodyGrace: 100 * time.Millisecond,
-		Handler: afterBody(400*time.Millisecond, got)})
+	_, url, _ := start(t, ServerConfig{Certificate: server, bodyGrace: 500 * time.Millisecond,
+		Handler: afterBody(800*time.Millisecond, got)})
 	for _, two := range []bool{false, true} {
 		c := newClient(t, ClientConfig{Pins: []Pin{pin}})
 		if !two {
@@ -500,7 +500,7 @@ func TestStrangersOfOneAddress(t *testing.T) {
 	newcomer := newClient(t, ClientConfig{Pins: []Pin{pin}})
 	begun := time.Now()
 	for {
-		if _, err = ask(newcomer); err == nil || time.Since(begun) > 20*time.Second {
+		if _, err = ask(newcomer); err == nil || time.Since(begun) > 2*time.Minute {
 			break
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -574,7 +574,7 @@ func TestUnreadAnswers(t *testing.T) {
 	if _, err := c.Write(b); err != nil {
 		t.Fatal(err)
 	}
-	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetReadDeadline(time.Now().Add(2 * time.Minute))
 	for headers := 0; headers < 2; { // of both answers
 		var head [9]byte
 		if _, err := io.ReadFull(c, head[:]); err != nil {
@@ -610,7 +610,7 @@ func TestOptionsAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
 	if _, err := io.WriteString(c, "OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -684,7 +684,7 @@ func TestLimitListener(t *testing.T) {
 		mine = append(mine, c)
 		defer (<-accepted).Close()
 	}
-	_ = mine[0].SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = mine[0].SetReadDeadline(time.Now().Add(2 * time.Minute))
 	if _, err := mine[0].Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "timeout") {
 		t.Errorf("the oldest is open: %v", err)
 	}

@@ -26,14 +26,14 @@ func fill(t testing.TB, s *Store) {
 		must(t, s.PutObject(ctx, fmt.Sprintf("model/%d", i), bytes.Repeat([]byte{byte(i)}, 20_000*i)))
 	}
 	must(t, s.PutSecret(ctx, "round-9", []byte("secret")))
-	must(t, s.createStream(ctx, "blocks", streamConfig{window: 100 * time.Millisecond}))
+	must(t, s.createStream(ctx, "blocks", streamConfig{window: time.Second}))
 	must(t, s.createStream(ctx, "empty", streamConfig{}))
 	for i := range 30 {
 		_, err := s.Append(ctx, "blocks", fmt.Sprint("id-", i), fmt.Sprint("bucket.", i%4), bytes.Repeat([]byte{byte(i)}, 5000))
 		must(t, err)
 	}
 	// The same id again, after its window.
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(1500 * time.Millisecond)
 	for _, id := range []string{"id-29", "id-29", ""} {
 		_, err := s.Append(ctx, "blocks", id, "", []byte("later"))
 		must(t, err)
@@ -266,7 +266,7 @@ func TestMigrateIntoACluster(t *testing.T) {
 		t.Errorf("acknowledged with the secret on %d nodes", found)
 	}
 	must(t, to.Delete(ctx, Secrets, "round-10"))
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		var left []string
 		for _, dir := range dirs {
 			left = append(left, grep(t, dir, secret)...)

@@ -120,7 +120,7 @@ func urls(nodes []*node) string {
 func initCluster(t testing.TB, c Config) {
 	t.Helper()
 	var err error
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if err = Init(t.Context(), c); err == nil {
 			return
 		}

@@ -380,10 +380,10 @@ func TestObjects(t *testing.T) {
 
 func TestLease(t *testing.T) {
 	s, ctx := fresh(t), t.Context()
-	const ttl = 800 * time.Millisecond
+	const ttl = 3 * time.Second
 	a, token, err := s.Acquire(ctx, "close.round", "a", ttl)
 	must(t, err)
-	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	short, cancel := context.WithTimeout(ctx, time.Second)
 	_, _, err = s.Acquire(short, "close.round", "b", ttl)
 	cancel()
 	is(t, err, ErrHeld)
@@ -417,7 +417,7 @@ func TestLease(t *testing.T) {
 	begin = time.Now()
 	_, cToken, err := s.Acquire(ctx, "close.round", "c", time.Hour)
 	must(t, err)
-	if time.Since(begin) > 10*time.Second || cToken <= bToken {
+	if time.Since(begin) > 2*time.Minute || cToken <= bToken {
 		t.Errorf("a released lease took %v, token %d after %d", time.Since(begin), cToken, bToken)
 	}
 	// A lease of an earlier opening is dead.
@@ -426,7 +426,7 @@ func TestLease(t *testing.T) {
 	begin = time.Now()
 	_, dToken, err := s.Acquire(ctx, "close.round", "d", time.Hour)
 	must(t, err)
-	if time.Since(begin) > 10*time.Second || dToken <= cToken {
+	if time.Since(begin) > 2*time.Minute || dToken <= cToken {
 		t.Errorf("after reopening: %v, token %d after %d", time.Since(begin), dToken, cToken)
 	}
 }
