@@ -22,6 +22,9 @@ type Law interface {
 	// interval returns the equal-tailed interval of one true sum, given its estimate and the
 	// chance, between 0 and 1, that it holds.
 	interval(sum, chance float64) (low, high float64)
+	// surely returns the law with intervals that hold with their chance at least. Those of a law
+	// on a grid hold with about that chance otherwise, by mid-p.
+	surely() Law
 	// variance is the variance of the error of one sum, given its estimate. It may be a bound.
 	variance(sum float64) float64
 	// independent says whether the errors of several sums are independent. If so, they do not

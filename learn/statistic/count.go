@@ -58,11 +58,14 @@ func bonferroni(m int) float64 { return 1 - (1-single)/float64(m) }
 func (r Release) count(sum, joint float64) Number {
 	n := Number{Value: sum * float64(r.Clients) / float64(r.Reports)}
 	n.Low95, n.High95 = r.ones(sum, single)
-	n.JointLow95, n.JointHigh95 = n.Low95, n.High95
-	if joint != single {
-		n.JointLow95, n.JointHigh95 = r.ones(sum, joint)
-	}
+	n.JointLow95, n.JointHigh95 = r.surely().ones(sum, joint)
 	return n
+}
+
+// surely returns r with a law whose intervals hold with their chance at least.
+func (r Release) surely() Release {
+	r.Law = r.Law.surely()
+	return r
 }
 
 // roots returns the two solutions of ax² − bx + c = 0, a > 0, and NaN if there are none.

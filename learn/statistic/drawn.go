@@ -119,16 +119,19 @@ func (d drawn) clientsFor(p float64, chance func(have int64) float64) int64 {
 // between returns the equal-tailed confidence interval for the number of clients who have a
 // property whose measured count is y. Each end has the given chance outside. The law is discrete, so
 // of the chance of y itself one half is counted (mid-p): the coverage is that of the ends on average,
-// and not always above it.
-func (d drawn) between(y, outside float64) (low, high float64) {
-	mid := func(have int64) (below, above float64) {
+// and not always above it. With atLeast all of it is counted.
+func (d drawn) between(y, outside float64, atLeast bool) (low, high float64) {
+	tails := func(have int64) (below, above float64) {
 		less, most := d.below(have, y)
+		if atLeast {
+			return most, 1 - less
+		}
 		return (less + most) / 2, 1 - (less+most)/2
 	}
 	// Numbers with too small a chance of so large a count end before low.
-	least := d.clientsFor(outside, func(have int64) float64 { _, above := mid(have); return above }) + 1
+	least := d.clientsFor(outside, func(have int64) float64 { _, above := tails(have); return above }) + 1
 	// The chance of so small a count falls, so it is above the limit up to high.
-	most := d.clientsFor(-outside, func(have int64) float64 { below, _ := mid(have); return -below })
+	most := d.clientsFor(-outside, func(have int64) float64 { below, _ := tails(have); return -below })
 	return float64(min(least, d.clients)), float64(max(0, most))
 }
 

@@ -15,9 +15,9 @@ type lattice struct {
 	mass []float64
 }
 
-// midTails are the mid-p tails of a lattice's values: the chance of what lies beyond, and half the
-// chance of the value itself.
-type midTails struct {
+// tails are the chances of what lies beyond each value of a lattice, on either side, and of a part of
+// the value itself: one half for mid-p, or the whole.
+type tails struct {
 	from         float64
 	lower, upper []float64
 }
@@ -44,7 +44,7 @@ func (l *noise) set(one source, times int64, split bool) {
 	if split {
 		l.exact = l.exact.plus(l.exact.mirrored())
 	}
-	l.tails = l.exact.midTails()
+	l.mid, l.whole = l.exact.tails(.5), l.exact.tails(1)
 }
 
 // clientNoise returns the noise of one client on one coordinate.
@@ -186,19 +186,19 @@ func (l lattice) mirrored() lattice {
 	return lattice{-l.from - float64(len(out)-1), out}
 }
 
-func (l lattice) midTails() midTails {
+func (l lattice) tails(own float64) tails {
 	n := len(l.mass)
-	t := midTails{l.from, make([]float64, n), make([]float64, n)}
+	t := tails{l.from, make([]float64, n), make([]float64, n)}
 	var below, above float64
 	for i := range n {
-		t.lower[i], t.upper[n-1-i] = below+l.mass[i]/2, above+l.mass[n-1-i]/2
+		t.lower[i], t.upper[n-1-i] = below+own*l.mass[i], above+own*l.mass[n-1-i]
 		below, above = below+l.mass[i], above+l.mass[n-1-i]
 	}
 	return t
 }
 
 // accepted returns the least and the largest value both of whose tails are at least tail.
-func (t midTails) accepted(tail float64) (least, most float64) {
+func (t tails) accepted(tail float64) (least, most float64) {
 	i := sort.Search(len(t.lower)-1, func(i int) bool { return t.lower[i] >= tail })
 	j := sort.Search(len(t.upper), func(j int) bool { return t.upper[j] < tail }) - 1
 	return t.from + float64(i), t.from + float64(max(i, j)) // one value may have nearly all the chance

@@ -16,8 +16,9 @@ type noise struct {
 	// cumulants of the noise, without its mean: the second to the fourth, in steps.
 	cumulants [3]float64
 	// exact is the law of the noise where its variance is small, else empty.
-	exact lattice
-	tails midTails // of exact
+	exact      lattice
+	mid, whole tails // of exact
+	atLeast    bool  // intervals hold with their chance at least
 }
 
 // exactBelow is the variance in squared steps below which a law is kept as a table. Above it
@@ -94,7 +95,11 @@ func (l *noise) interval(sum, chance float64) (low, high float64) {
 	tail := (1 - chance) / 2
 	if len(l.exact.mass) > 0 {
 		if l.rounding == 0 {
-			least, most := l.tails.accepted(tail)
+			t := l.mid
+			if l.atLeast {
+				t = l.whole
+			}
+			least, most := t.accepted(tail)
 			return l.onGrid(sum - l.step*most), l.onGrid(sum - l.step*least)
 		}
 		return sum - l.step*l.exact.smooth(l.rounding, 1-tail), sum - l.step*l.exact.smooth(l.rounding, tail)
@@ -103,6 +108,12 @@ func (l *noise) interval(sum, chance float64) (low, high float64) {
 	sd := math.Sqrt(v)
 	skew, excess := l.cumulants[1]/(v*sd), l.cumulants[2]/(v*v)
 	return sum - l.step*sd*cornishFisher(1-tail, skew, excess), sum - l.step*sd*cornishFisher(tail, skew, excess)
+}
+
+func (l *noise) surely() Law {
+	sure := *l
+	sure.atLeast = true
+	return &sure
 }
 
 // onGrid moves an end of an interval that floating point took off the grid back onto it, where

@@ -114,6 +114,16 @@ func TestIntervalsHoldExactly(t *testing.T) {
 					above += m
 				}
 			}
+			var sure float64
+			for i, m := range exact.mass {
+				if low, high := law.surely().interval(1000+exact.from+float64(i), chance); low-1e-9 <= 1000 && 1000 <= high+1e-9 {
+					sure += m
+				}
+			}
+			// Above the tables' largest variance it is near the chance, on either side.
+			if least := chance - map[bool]float64{true: 1e-12, false: (1 - chance) / 100}[len(law.(*noise).exact.mass) > 0]; sure < least {
+				t.Errorf("%s at %v: surely covers %v", name, chance, sure)
+			}
 			tail := (1 - chance) / 2
 			if off := c.off * 20 * (1 - chance); math.Abs(below-tail) > off/2 || math.Abs(above-tail) > off/2 {
 				t.Errorf("%s at %v: missed below with %v, above with %v, want %v", name, chance, below, above, tail)

@@ -106,7 +106,10 @@ func (s *Messages) numbers(r Release) Answer {
 	}
 	joint := s.q.joint(numbers)
 	a := Answer{Count: s.inside(r, joint)}
-	mean := meanOf(l.sum/l.inside, joint, func(chance float64) (low, high float64) { return l.mean(r, chance) }).moved(s.q.middle(), s.q.half())
+	mean := Number{Value: l.sum / l.inside}
+	mean.Low95, mean.High95 = l.mean(r, single)
+	mean.JointLow95, mean.JointHigh95 = l.mean(r, joint)
+	mean = mean.orNothing().moved(s.q.middle(), s.q.half())
 	a.Mean = &mean
 	if s.q.Measure == "variance" {
 		spread := s.variance(r, l, joint).scaled(s.q.half() * s.q.half())

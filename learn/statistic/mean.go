@@ -32,16 +32,16 @@ type ratio struct {
 }
 
 func (s ratio) number(r Release, joint float64) Number {
-	return meanOf(s.sum/s.inside, joint, func(chance float64) (low, high float64) { return s.interval(r, chance) })
+	n := Number{Value: s.sum / s.inside}
+	n.Low95, n.High95 = s.interval(r, single)
+	n.JointLow95, n.JointHigh95 = s.interval(r.surely(), joint)
+	return n.orNothing()
 }
 
-// meanOf returns an estimate of a mean of values in −1 … 1 with its intervals.
-func meanOf(value, joint float64, interval func(chance float64) (low, high float64)) Number {
-	n := Number{Value: value}
-	n.Low95, n.High95 = interval(single)
-	n.JointLow95, n.JointHigh95 = interval(joint)
+// orNothing returns an estimate of a mean of values in −1 … 1, or 0 if nothing is known of it.
+func (n Number) orNothing() Number {
 	if !(math.Abs(n.Value) <= 1) && n.Low95 == -1 && n.High95 == 1 {
-		n.Value = 0 // nothing is known
+		n.Value = 0
 	}
 	return n
 }

@@ -113,6 +113,9 @@ func (c *cover) report(t *testing.T, what string, low float64, biased float64) {
 	share, deviation := float64(c.single)/n, math.Sqrt(c.square/n)
 	slack := 5 * math.Sqrt(.05*.95/n)
 	t.Logf("%s: %.4f covered, joint %.4f; bias %.3g of %.3g (claimed %.3g)", what, share, float64(c.joint)/n, c.bias/n, deviation, c.claimed/n)
+	if joint := float64(c.joint) / n; joint < .95-slack {
+		t.Errorf("%s: %.4f of the joint intervals hold the truth", what, joint)
+	}
 	if share < low-slack+.01 || share > .96+slack {
 		t.Errorf("%s: %.4f of the intervals hold the truth", what, share)
 	}

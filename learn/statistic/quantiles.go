@@ -99,6 +99,8 @@ type normalLaw struct {
 
 func (l normalLaw) variance(float64) float64 { return l.square }
 
+func (l normalLaw) surely() Law { return l }
+
 func (l normalLaw) interval(sum, chance float64) (low, high float64) {
 	e := normalQuantile((1+chance)/2) * math.Sqrt(l.square)
 	return sum - e, sum + e

@@ -64,4 +64,6 @@ func (l scaledLaw) interval(sum, chance float64) (low, high float64) {
 	return low * l.by, high * l.by
 }
 
+func (l scaledLaw) surely() Law { return scaledLaw{l.Law.surely(), l.by} }
+
 func (l scaledLaw) variance(sum float64) float64 { return l.by * l.by * l.Law.variance(sum/l.by) }

@@ -19,6 +19,7 @@ func (l gaussLaw) interval(sum, chance float64) (low, high float64) {
 }
 func (l gaussLaw) variance(float64) float64 { return l.sd * l.sd }
 func (gaussLaw) independent() bool          { return true }
+func (l gaussLaw) surely() Law              { return l }
 func (gaussLaw) sources() []string          { return []string{"noise"} }
 
 // rents asks for a flat's rent by its size and floor.

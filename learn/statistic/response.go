@@ -15,6 +15,8 @@ type response struct {
 	// untruth = 1 − truth and unlie = 1 − lie are fields of their own, so that they keep their
 	// digits.
 	untruth, unlie float64
+	// atLeast says that intervals hold with their chance at least.
+	atLeast bool
 }
 
 // estimate returns the unbiased estimate of how many clients are asked about, if so many reports
@@ -32,12 +34,12 @@ func (r response) countVariance(t float64) float64 {
 // terms beyond the normal law leave an error of about 1e-10 there.
 const exactUpTo = 2000
 
-// below returns P[C < counted] + P[C = counted]/2 for the count C if t clients are asked about, with
-// an absolute error below 1e-9. It falls with t.
-func (r response) below(t, counted int64) float64 {
+// below returns P[C < counted] + own·P[C = counted] for the count C if t clients are asked about, with
+// an absolute error below 1e-9 for own = ½, and below 1e-8 otherwise. It falls with t.
+func (r response) below(t, counted int64, own float64) float64 {
 	v := r.countVariance(float64(t))
 	if v > exactUpTo*exactUpTo {
-		return r.expansion(float64(t), v, float64(counted))
+		return r.expansion(float64(t), v, float64(counted)+own-.5)
 	}
 	const cut = 1e-16
 	xlo, xhi := tail.Window(t, r.truth, r.untruth, cut, cut)
@@ -48,11 +50,11 @@ func (r response) below(t, counted int64) float64 {
 	case counted < xlo+ylo:
 		return 0
 	}
-	// half[i] is P[Y < ylo+i] + P[Y = ylo+i]/2.
-	half := make([]float64, 0, yhi-ylo+1)
+	// part[i] is P[Y < ylo+i] + own·P[Y = ylo+i].
+	part := make([]float64, 0, yhi-ylo+1)
 	var total float64
 	tail.PMF(r.n-t, r.lie, r.unlie, ylo, yhi, func(_ int64, mass float64) {
-		half = append(half, total+mass/2)
+		part = append(part, total+own*mass)
 		total += mass
 	})
 	var sum float64
@@ -61,7 +63,7 @@ func (r response) below(t, counted int64) float64 {
 		case y > yhi:
 			sum += mass
 		case y >= ylo:
-			sum += mass * half[y-ylo]
+			sum += mass * part[y-ylo]
 		}
 	})
 	return math.Min(1, sum)
@@ -102,12 +104,17 @@ func (r response) variance(sum float64) float64 {
 // independent: a report that names one symbol does not name another.
 func (r response) independent() bool { return false }
 
+func (r response) surely() Law {
+	r.atLeast = true
+	return r
+}
+
 func (r response) sources() []string { return []string{"noise"} }
 
 // countInterval returns the equal-tailed interval of the numbers of clients for which the count counted
-// is not among the alpha/2 smallest nor the alpha/2 largest ones, by mid-p values: it holds the
-// truth with probability about 1 − alpha, over a number of reports that the law of C passes
-// through in steps. A count so small, or so large, that no number of clients fits gives [0, 0], or
+// is not among the alpha/2 smallest nor the alpha/2 largest ones. By mid-p values it holds the
+// truth with probability about 1 − alpha, since the law of C moves in steps; atLeast counts the
+// whole chance of the count itself. A count so small, or so large, that no number of clients fits gives [0, 0], or
 // [n, n].
 func (r response) countInterval(counted int64, alpha float64) (low, high int64) {
 	center := r.estimate(counted)
@@ -119,8 +126,12 @@ func (r response) countInterval(counted int64, alpha float64) (low, high int64) 
 		}
 		return c
 	}
-	high = r.last(near(1), func(t int64) bool { return r.below(t, counted) >= alpha/2 })
-	low = r.n - r.last(float64(r.n)-near(-1), func(u int64) bool { return 1-r.below(r.n-u, counted) >= alpha/2 })
+	own := .5
+	if r.atLeast {
+		own = 1
+	}
+	high = r.last(near(1), func(t int64) bool { return r.below(t, counted, own) >= alpha/2 })
+	low = r.n - r.last(float64(r.n)-near(-1), func(u int64) bool { return 1-r.below(r.n-u, counted, 1-own) >= alpha/2 })
 	return low, high
 }
 

@@ -39,8 +39,14 @@ func TestResponseAgainstEnumeration(t *testing.T) {
 			law := r.enumerated(of)
 			var under float64
 			for c, mass := range law {
-				if got, want := r.below(of, int64(c)), under+mass/2; math.Abs(got-want) > 1e-12 {
+				if got, want := r.below(of, int64(c), .5), under+mass/2; math.Abs(got-want) > 1e-12 {
 					t.Errorf("%+v: below(%d, %d) = %.15g, want %.15g", r, of, c, got, want)
+				}
+				if got := r.below(of, int64(c), 1); math.Abs(got-under-mass) > 1e-12 {
+					t.Errorf("%+v: below(%d, %d) with the whole chance = %.15g, want %.15g", r, of, c, got, under+mass)
+				}
+				if got := r.below(of, int64(c), 0); math.Abs(got-under) > 1e-12 {
+					t.Errorf("%+v: below(%d, %d) without the chance = %.15g, want %.15g", r, of, c, got, under)
 				}
 				under += mass
 			}
@@ -55,7 +61,7 @@ func TestResponseIntervalInverts(t *testing.T) {
 			for c := int64(0); c <= r.n; c++ {
 				low, high := int64(-1), int64(-1)
 				for of := int64(0); of <= r.n; of++ {
-					if b := r.below(of, c); b >= alpha/2 && 1-b >= alpha/2 {
+					if b := r.below(of, c, .5); b >= alpha/2 && 1-b >= alpha/2 {
 						if low < 0 {
 							low = of
 						}
@@ -75,6 +81,36 @@ func TestResponseIntervalInverts(t *testing.T) {
 	}
 }
 
+// What a law's surely promises holds for each number of clients, by enumeration; mid-p's intervals
+// break it for some, else this test shows nothing.
+func TestResponseSurelyCovers(t *testing.T) {
+	broken := 0
+	for _, r := range []response{kary(1, 2, .5), kary(40, 2, 1), kary(90, 20, 4), kary(150, 5, 6)} {
+		for _, chance := range []float64{.95, .999} {
+			covers := func(law Law, of int64) float64 {
+				var covered float64
+				for c, mass := range r.enumerated(of) {
+					if low, high := law.interval(r.estimate(int64(c)), chance); low <= float64(of) && float64(of) <= high {
+						covered += mass
+					}
+				}
+				return covered
+			}
+			for of := range r.n + 1 {
+				if covered := covers(r.surely(), of); covered < chance-1e-9 {
+					t.Errorf("%+v: %d is in %.6f of the intervals, want %g", r, of, covered, chance)
+				}
+				if covers(r, of) < chance-1e-9 {
+					broken++
+				}
+			}
+		}
+	}
+	if broken == 0 {
+		t.Error("mid-p holds everywhere")
+	}
+}
+
 // The expansion and the sum agree where one takes over from the other.
 func TestResponseExpansion(t *testing.T) {
 	for _, r := range []response{kary(20_000_000, 2, 1), kary(100_000_000, 20, 3), kary(2_000_000_000, 100, 9)} {
@@ -85,7 +121,7 @@ func TestResponseExpansion(t *testing.T) {
 				near := r.expansion(float64(of), v, float64(c))
 				var exact float64
 				if v <= exactUpTo*exactUpTo {
-					exact = r.below(of, c)
+					exact = r.below(of, c, .5)
 				} else {
 					continue
 				}

@@ -72,7 +72,7 @@ func (r Release) fewOnes(l *noise, sum, chance float64) (low, high float64) {
 	if err != nil {
 		return math.Inf(-1), math.Inf(1) // it is a sum's
 	}
-	low, high = drawn{clients: r.Clients, reports: r.Reports, noise: law}.between(sum, (1-chance)/2)
+	low, high = drawn{clients: r.Clients, reports: r.Reports, noise: law}.between(sum, (1-chance)/2, l.atLeast)
 	// Outside 0 … n there is no sampling error.
 	least, most := l.interval(sum, chance)
 	outside := func(end, noisy float64) float64 {

@@ -155,8 +155,8 @@ func (s *Search) Answer() (Answer, error) {
 	together := outside / float64(len(s.state.found)+1)
 	number := func(d drawn, y float64) Number {
 		n := Number{Value: y * float64(s.clients) / float64(d.reports)}
-		n.Low95, n.High95 = d.between(y, outside)
-		n.JointLow95, n.JointHigh95 = d.between(y, together)
+		n.Low95, n.High95 = d.between(y, outside, false)
+		n.JointLow95, n.JointHigh95 = d.between(y, together, true)
 		return n
 	}
 	a.Search.Others = number(all, s.others)
