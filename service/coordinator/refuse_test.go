@@ -353,7 +353,8 @@ func TestStandbyTakesOver(t *testing.T) {
 	if err := <-one.done; err != nil {
 		t.Error(err)
 	}
-	if got, _ := one.Show(wire.Digest(w.task)); got.Round > 2 {
+	// It has ended rounds 1 and 2, or has since read that the task has ended.
+	if got, _ := one.Show(wire.Digest(w.task)); got.Round > 2 && got.Round != w.task.Rounds {
 		t.Errorf("the first leader has released round %d", got.Round)
 	}
 	w.check(s)
