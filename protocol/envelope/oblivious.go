@@ -175,9 +175,3 @@ func sealAnswer(enc, secret, random, answer []byte) ([]byte, error) {
 	}
 	return aead.Seal(random, nonce, answer, nil), nil
 }
-
-// sealedRequestSize returns the size of n bytes sealed by SealRequest.
-func sealedRequestSize(s wire.Suite, n int64) (int64, error) {
-	e, err := encSize(s)
-	return obliviousHeader + int64(e) + n + tagSize, err
-}

@@ -5,6 +5,7 @@
 package token
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
@@ -95,13 +96,28 @@ func (i *Issuer) describe(population, epoch wire.ID, messages int64) error {
 // Keys returns the epoch's public keys.
 func (i *Issuer) Keys() wire.TokenKeys { return i.epoch }
 
+// Check says whether these are blinded messages for the keys from place first on: numbers below the
+// keys' moduli.
+func (i *Issuer) Check(first int64, blinded []byte) error {
+	count := int64(len(blinded) / wire.TokenModulus)
+	if len(blinded)%wire.TokenModulus != 0 || count < 1 || first < 0 || first > int64(len(i.secret))-count {
+		return fmt.Errorf("token: %d bytes to be signed from key %d on", len(blinded), first)
+	}
+	for at := range count {
+		if bytes.Compare(blinded[at*wire.TokenModulus:(at+1)*wire.TokenModulus], i.epoch.Moduli[first+at][:]) >= 0 {
+			return fmt.Errorf("token: blinded message %d is out of range", first+at)
+		}
+	}
+	return nil
+}
+
 // Sign signs blinded messages with the keys from place first on. The same messages give the
 // same answer. The caller has made sure that the client gets no other ones.
 func (i *Issuer) Sign(ctx context.Context, first int64, blinded []byte) ([]byte, error) {
-	count := int64(len(blinded) / wire.TokenModulus)
-	if len(blinded)%wire.TokenModulus != 0 || count < 1 || first < 0 || first > int64(len(i.secret))-count {
-		return nil, fmt.Errorf("token: %d bytes to be signed from key %d on", len(blinded), first)
+	if err := i.Check(first, blinded); err != nil {
+		return nil, err
 	}
+	count := int64(len(blinded) / wire.TokenModulus)
 	out := make([]byte, 0, len(blinded))
 	for at := range count {
 		if err := ctx.Err(); err != nil {

@@ -29,6 +29,7 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/batch"
 	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/mark"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
@@ -42,7 +43,7 @@ type storage interface {
 	GetObject(ctx context.Context, name string) ([]byte, error)
 	Delete(ctx context.Context, k store.Kind, name string) error
 	List(ctx context.Context, k store.Kind, prefix string) ([]string, error)
-	historyStore
+	mark.Log
 }
 
 // Config configures an aggregator. Coordinator, Keyring, Shuffler and Store are required.
@@ -53,7 +54,7 @@ type Config struct {
 	Store       storage
 	// Mark is the high-water mark of the rounds that were summed; nil: a store that was restored
 	// from an old copy is not noticed.
-	Mark markStore
+	Mark mark.Keeper
 	// Key signs which reports a round with proofs is summed over. Such rounds need it and Mark.
 	Key ed25519.PrivateKey
 	// MinReports is the fewest reports that this aggregator sums, whatever a task says.
@@ -128,7 +129,7 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	s := &Service{config: c, work: ctx, rounds: map[[32]byte]*round{}, counts: Counts{Refused: map[wire.Reason]int64{}}}
 	if c.Mark != nil {
 		s.history = newHistory(c.Store, c.Mark)
-		if err := s.history.open(ctx); err != nil {
+		if err := s.history.Open(ctx); err != nil {
 			return nil, err
 		}
 	}

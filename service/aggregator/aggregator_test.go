@@ -29,6 +29,7 @@ import (
 	"github.com/riffle-dp/riffle/service/batch"
 	"github.com/riffle-dp/riffle/service/batch/batchtest"
 	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/mark"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
@@ -142,7 +143,7 @@ type world struct {
 	stop   func() // ends the work of the aggregator that was started last
 	server *httptest.Server
 	store  *memory
-	mark   markStore // nil: none
+	mark   mark.Keeper // nil: none
 	sum    *mechanism.VectorSum
 	task   wire.Task
 	a      wire.Announcement

@@ -35,7 +35,7 @@ func Check(ctx context.Context, s *store.Store, file mark.File, problem func(whe
 			problem(key, "its noise: %v", err)
 		}
 	}
-	var marks markStore
+	var marks mark.Keeper
 	if file != "" {
 		marks = file
 	}
@@ -59,13 +59,13 @@ func checkNoise(ctx context.Context, s interface {
 }
 
 // checkHistory compares the list of rounds with the mark and with the rounds' records.
-func checkHistory(ctx context.Context, s historyStore, marks markStore, records map[hash]record, problem func(where, format string, args ...any)) {
-	h := newHistory(s, marks)
-	if err := h.reload(ctx); err != nil {
+func checkHistory(ctx context.Context, s mark.Log, marks mark.Keeper, records map[hash]record, problem func(where, format string, args ...any)) {
+	rounds, err := newHistory(s, marks).All(ctx)
+	if err != nil {
 		problem("ledger", "%v", err)
 		return
 	}
-	for announcement, e := range h.rounds {
+	for announcement, e := range rounds {
 		where := recordPrefix + hex.EncodeToString(announcement[:])
 		if r, ok := records[announcement]; !ok {
 			problem(where, "there is none, and the round is in the list of rounds")
@@ -76,7 +76,7 @@ func checkHistory(ctx context.Context, s historyStore, marks markStore, records 
 		}
 	}
 	for announcement, r := range records {
-		if h.rounds[announcement].Summed == (hash{}) && r.Noise != (hash{}) && r.Partial != (hash{}) {
+		if rounds[announcement].Summed == (hash{}) && r.Noise != (hash{}) && r.Partial != (hash{}) {
 			problem(recordPrefix+hex.EncodeToString(announcement[:]), "the round was answered, and is not in the list of rounds as summed")
 		}
 	}

@@ -7,12 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
-	"sync"
 
 	"github.com/riffle-dp/riffle/service/document"
 	"github.com/riffle-dp/riffle/service/mark"
-	"github.com/riffle-dp/riffle/service/store"
 )
 
 // The history is the list of what may happen once in a round, in the append-only ledger of the
@@ -21,20 +18,6 @@ import (
 // was restored from an old copy is refused: it may have forgotten which set of reports a round was
 // summed over, the noise that was added, or the key, and reports that are prepared under two keys
 // show more of their vectors than they should.
-
-// markStore keeps the high-water mark of the history; it is a mark.File, except in tests.
-type markStore interface {
-	Load() (mark.Mark, error)
-	Save(mark.Mark) error
-}
-
-// historyStore is what the history needs of a store.
-type historyStore interface {
-	// AppendEntry adds entry after+1. If there are not exactly after entries it adds nothing and
-	// returns store.ErrConflict; after any other error data may or may not have been added.
-	AppendEntry(ctx context.Context, after uint64, data []byte) (uint64, error)
-	Entries(ctx context.Context) iter.Seq2[store.Message, error]
-}
 
 // historyFormat is the version of the entries; newer ones are refused.
 const historyFormat = 1
@@ -58,83 +41,30 @@ func (e once) follows(known once) bool {
 	return e.Summed != (hash{}) && known.Summed == (hash{})
 }
 
+// history is what is known of each round: both entries of a round in one.
 type history struct {
-	store historyStore
-	marks markStore // nil only in Check
-
-	mu     sync.Mutex
-	rounds map[hash]once // both entries of a round in one
-	count  int64
-	head   hash
-	stale  bool // the store may hold entries that were not read
+	mark.List[hash, once]
 }
 
-func newHistory(s historyStore, m markStore) *history {
-	return &history{store: s, marks: m, rounds: map[hash]once{}, stale: true}
+func newHistory(s mark.Log, m mark.Keeper) *history {
+	return &history{mark.List[hash, once]{Name: "aggregator: list of rounds", Log: s, Mark: m, Apply: applyOnce}}
 }
 
-// reload reads the history and compares it with its mark. The mark is written after the entry,
-// so the history may be ahead of it, never behind.
-func (h *history) reload(ctx context.Context) error {
-	var m mark.Mark
-	if h.marks != nil {
-		var err error
-		if m, err = h.marks.Load(); err != nil {
-			return fmt.Errorf("aggregator: %w", err)
-		}
-	}
-	if h.count > m.Entries { // it must not be shorter than this process has seen it, either
-		m.Entries, m.Digest = h.count, h.head
-	}
-	next := newHistory(h.store, h.marks)
-	agrees := m.Entries == 0
-	for e, err := range h.store.Entries(ctx) {
-		if err != nil {
-			return fmt.Errorf("aggregator: list of rounds: %w", err)
-		}
-		if err := next.apply(e.Data); err != nil {
-			return err
-		}
-		if next.count == m.Entries {
-			agrees = next.head == m.Digest
-		}
-	}
-	if next.count < m.Entries {
-		return fmt.Errorf("aggregator: %w: the store's list of rounds has %d entries, the mark is at %d: the store is an old copy", mark.Err, next.count, m.Entries)
-	}
-	if !agrees {
-		return fmt.Errorf("aggregator: %w: entry %d of the list of rounds differs from the mark's", mark.Err, m.Entries)
-	}
-	h.rounds, h.count, h.head, h.stale = next.rounds, next.count, next.head, false
-	return nil
-}
-
-// apply adds an entry that was read.
-func (h *history) apply(data []byte) error {
+// applyOnce adds an entry that was read.
+func applyOnce(rounds map[hash]once, head [32]byte, data []byte) error {
 	var e once
 	if err := document.Decode(data, historyFormat, &e); err != nil {
-		return fmt.Errorf("aggregator: entry %d of the list of rounds: %v", h.count+1, err)
+		return err
 	}
-	known := h.rounds[e.Announcement]
-	if e.After != h.head || !e.follows(known) {
-		return fmt.Errorf("aggregator: entry %d of the list of rounds does not follow from those before", h.count+1)
+	known := rounds[e.Announcement]
+	if e.After != head || !e.follows(known) {
+		return errors.New("it does not follow from those before")
 	}
 	if e.Key == (hash{}) {
 		e.Key = known.Key
 	}
-	h.rounds[e.Announcement] = e
-	h.count, h.head = h.count+1, sha256.Sum256(data)
+	rounds[e.Announcement] = e
 	return nil
-}
-
-// open reads the history at start, and brings a mark up to date that a crash has left behind.
-func (h *history) open(ctx context.Context) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err := h.reload(ctx); err != nil {
-		return err
-	}
-	return h.mark()
 }
 
 // add notes that a round is summed, once. When it returns nil, entry and mark are durable.
@@ -149,52 +79,14 @@ func (h *history) fix(ctx context.Context, announcement [32]byte, key []byte) er
 
 func (h *history) note(ctx context.Context, want once) error {
 	want.Format = historyFormat
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for tries := 0; ; tries++ {
-		if h.stale {
-			if err := h.reload(ctx); err != nil {
-				return err
-			}
-		}
-		known := h.rounds[want.Announcement]
+	return h.Add(ctx, want.Announcement, func(known once, head [32]byte) ([]byte, error) {
 		if want.Key != (hash{}) && known.Key == want.Key || want.Summed != (hash{}) && known.Summed == want.Summed && known.Noise == want.Noise {
-			return h.mark()
+			return nil, nil
 		}
 		if !want.follows(known) {
-			return fmt.Errorf("aggregator: %w: round %s was prepared or summed otherwise", mark.Err, hex.EncodeToString(want.Announcement[:8]))
+			return nil, fmt.Errorf("aggregator: %w: round %s was prepared or summed otherwise", mark.Err, hex.EncodeToString(want.Announcement[:8]))
 		}
-		want.After = h.head
-		data, err := json.Marshal(want)
-		if err != nil {
-			return err
-		}
-		h.stale = true // until the entry is known to be there
-		if _, err = h.store.AppendEntry(ctx, uint64(h.count), data); errors.Is(err, store.ErrConflict) && tries < 100 {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if err := h.apply(data); err != nil {
-			return err
-		}
-		h.stale = false
-		return h.mark()
-	}
-}
-
-// mark brings the mark up to date.
-func (h *history) mark() error {
-	old, err := h.marks.Load()
-	if err != nil {
-		return fmt.Errorf("aggregator: %w", err)
-	}
-	if old.Entries >= h.count {
-		return nil
-	}
-	if err := h.marks.Save(mark.Mark{Entries: h.count, Digest: h.head}); err != nil {
-		return fmt.Errorf("aggregator: %w", err)
-	}
-	return nil
+		want.After = head
+		return json.Marshal(want)
+	})
 }

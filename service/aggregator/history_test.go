@@ -81,8 +81,8 @@ func TestTwoProcessesWriteOneHistory(t *testing.T) {
 	if len(w.store.entries) != 5 {
 		t.Errorf("%d entries", len(w.store.entries))
 	}
-	if err := a.history.open(t.Context()); err != nil || a.history.count != 5 {
-		t.Errorf("%d rounds, %v", a.history.count, err)
+	if err := a.history.Open(t.Context()); err != nil || a.history.Len() != 5 {
+		t.Errorf("%d rounds, %v", a.history.Len(), err)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestHistoryOfKeys(t *testing.T) {
 	db, marks := newMemory(), &brokenMark{}
 	open := func() *history {
 		h := newHistory(db, marks)
-		if err := h.open(t.Context()); err != nil {
+		if err := h.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		return h
@@ -165,7 +165,7 @@ func TestHistoryOfKeys(t *testing.T) {
 	whole := db.entries
 	for n := range whole {
 		db.entries = whole[:n]
-		if err := newHistory(db, marks).open(t.Context()); !errors.Is(err, mark.Err) {
+		if err := newHistory(db, marks).Open(t.Context()); !errors.Is(err, mark.Err) {
 			t.Errorf("the first %d entries: %v", n, err)
 		}
 	}

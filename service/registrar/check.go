@@ -6,12 +6,13 @@ import (
 	"errors"
 
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/mark"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
 // Check checks a registrar's store, which must not be in use. It calls problem with each problem
 // and the key where it is. marks is the mark of the tokens that were granted; nil: there is none. It returns the number of enrolled clients.
-func Check(ctx context.Context, s *store.Store, marks markStore, key ed25519.PublicKey, p wire.ID, problem func(where, format string, args ...any)) (clients int64, err error) {
+func Check(ctx context.Context, s *store.Store, marks mark.Keeper, key ed25519.PublicKey, p wire.ID, problem func(where, format string, args ...any)) (clients int64, err error) {
 	if err := checkTokens(ctx, s, marks, p, problem); err != nil {
 		return 0, err
 	}
@@ -32,8 +33,8 @@ func Check(ctx context.Context, s *store.Store, marks markStore, key ed25519.Pub
 
 // checkTokens checks the chain of grants, and that every epoch that has keys has those of its
 // record.
-func checkTokens(ctx context.Context, s storage, marks markStore, p wire.ID, problem func(where, format string, args ...any)) error {
-	if err := newGrants(s, marks).reload(ctx); err != nil {
+func checkTokens(ctx context.Context, s storage, marks mark.Keeper, p wire.ID, problem func(where, format string, args ...any)) error {
+	if _, err := newGrants(s, marks).All(ctx); err != nil {
 		problem("ledger", "%v", err)
 		return ctx.Err()
 	}

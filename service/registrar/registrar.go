@@ -16,7 +16,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/document"
+	"github.com/riffle-dp/riffle/service/mark"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
@@ -36,10 +36,7 @@ type storage interface {
 	GetObject(ctx context.Context, name string) ([]byte, error)
 	Delete(ctx context.Context, k store.Kind, name string) error
 	List(ctx context.Context, k store.Kind, prefix string) ([]string, error)
-	// AppendEntry adds entry after+1. If there are not exactly after entries it adds nothing and
-	// returns store.ErrConflict; after any other error data may or may not have been added.
-	AppendEntry(ctx context.Context, after uint64, data []byte) (uint64, error)
-	Entries(ctx context.Context) iter.Seq2[store.Message, error]
+	mark.Log
 }
 
 // Config has the decisions of the registrar's operator.
@@ -52,7 +49,7 @@ type Config struct {
 	Store    storage // Required.
 	// Mark is the high-water mark of the tokens that were granted, a mark.File outside the store.
 	// nil: no tokens are issued.
-	Mark markStore
+	Mark mark.Keeper
 	// Poll is how often the store is read for what other processes did. Default 1 s.
 	Poll time.Duration
 	Log  *slog.Logger // Default: none.
@@ -121,7 +118,7 @@ func (s *Service) Run(ctx context.Context) error {
 		return err
 	}
 	if s.tokens != nil {
-		if err := s.tokens.grants.reload(ctx); err != nil {
+		if err := s.tokens.grants.Open(ctx); err != nil {
 			return err
 		}
 		var wg sync.WaitGroup
@@ -328,7 +325,7 @@ type Counts struct {
 func (s *Service) Snapshot() Counts {
 	c := Counts{Added: s.metrics.added.Load(), Revoked: s.metrics.revoked.Load(), Signed: s.metrics.signed.Load(), Fetched: s.metrics.fetched.Load(), Tokens: s.metrics.tokens.Load(), Refused: s.metrics.refused.Load()}
 	if s.tokens != nil {
-		c.Grants = s.tokens.grants.total()
+		c.Grants = s.tokens.grants.Len()
 	}
 	if st := s.current.Load(); st != nil {
 		c.Clients, c.Serial, c.Until = st.statement.Clients, st.statement.Serial, st.statement.To

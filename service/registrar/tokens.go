@@ -20,6 +20,7 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/document"
 	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/mark"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
@@ -74,7 +75,7 @@ type epoch struct {
 	total  int64  // number of keys
 }
 
-func newIssuing(s storage, m markStore) *issuing {
+func newIssuing(s storage, m mark.Keeper) *issuing {
 	return &issuing{grants: newGrants(s, m), slots: make(chan struct{}, runtime.GOMAXPROCS(0)), wake: make(chan struct{}, 1), repeat: make(chan struct{}, 1),
 		loading: make(chan struct{}, 1), loaded: map[wire.ID]*epoch{}, busy: map[wire.ID]bool{}}
 }
@@ -378,13 +379,17 @@ func (s *Service) serveTokens(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, wire.Malformed, "other blinded messages than the request names")
 		return
 	}
+	if e.issuer.Check(q.First, blinded) != nil { // before the grant, which is for good
+		s.refuse(w, wire.Malformed, "a blinded message is out of range")
+		return
+	}
 	s.issue(w, r, e, &q, blinded)
 }
 
 // issue makes the grant durable, and then signs. The same request gets the same answer.
 func (s *Service) issue(w http.ResponseWriter, r *http.Request, e *epoch, q *wire.TokenRequest, blinded []byte) {
 	t, name := s.tokens, granted{q.Client, q.Epoch, q.First}
-	switch before := t.grants.find(name); {
+	switch before := t.grants.Find(name); {
 	case before == (document.Hash{}):
 	case before != q.Blinded:
 		s.refuse(w, wire.SecondReport, "these tokens were granted for another request")
@@ -415,7 +420,8 @@ func (s *Service) issue(w http.ResponseWriter, r *http.Request, e *epoch, q *wir
 	signatures, err := e.issuer.Sign(r.Context(), q.First, blinded)
 	if err != nil {
 		if r.Context().Err() == nil {
-			s.refuse(w, wire.Malformed, "a blinded message is out of range")
+			s.config.Log.Warn("tokens are not signed", "error", err)
+			s.refuse(w, wire.Unavailable, "try again")
 		}
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -440,15 +441,41 @@ func TestCrashesGrantOnce(t *testing.T) {
 	}
 }
 
+// A request that cannot be signed leaves no trace: the client may still ask for its tokens.
+func TestBadRequestsAreNotGranted(t *testing.T) {
+	o := newOffice(t)
+	modulus := o.keys.Epoch().Moduli[1] // the least number that is refused
+	for _, bad := range [][]byte{bytes.Repeat([]byte{0xff}, wire.TokenModulus), modulus[:]} {
+		body := o.body(o.client, 1)
+		q, err := wire.Decode[wire.TokenRequest](body[64:wire.SignedTokenRequest])
+		if err != nil {
+			t.Fatal(err)
+		}
+		blinded := body[wire.SignedTokenRequest:]
+		copy(blinded[wire.TokenModulus:], bad)
+		q.Blinded = sha256.Sum256(blinded)
+		signed := append(wire.Sign(o.client, wire.LabelTokens, wire.Encode(q)), blinded...)
+		if code, b := o.post(bytes.NewReader(signed)); code != http.StatusBadRequest {
+			t.Errorf("a blinded message out of range: %d %s", code, b)
+		}
+	}
+	if n := len(o.store.log); n != 0 {
+		t.Errorf("%d grants are stored", n)
+	}
+	if code, b := o.post(bytes.NewReader(o.body(o.client, 1))); code != http.StatusOK {
+		t.Errorf("then the true request: %d %s", code, b)
+	}
+}
+
 // A mark that cannot be written keeps the answer back.
 func TestNoAnswerBeforeTheMark(t *testing.T) {
 	o := newOffice(t)
-	good := o.s.tokens.grants.marks
-	o.s.tokens.grants.marks = brokenMark{good}
+	good := o.s.tokens.grants.Mark
+	o.s.tokens.grants.Mark = brokenMark{good}
 	if code, _ := o.post(bytes.NewReader(o.body(o.client, 1))); code != http.StatusServiceUnavailable {
 		t.Errorf("answered without a mark: %d", code)
 	}
-	o.s.tokens.grants.marks = good
+	o.s.tokens.grants.Mark = good
 	if code, _ := o.post(bytes.NewReader(o.body(o.client, 1))); code != http.StatusOK {
 		t.Errorf("the same request: %d", code)
 	}
@@ -457,7 +484,7 @@ func TestNoAnswerBeforeTheMark(t *testing.T) {
 	}
 }
 
-type brokenMark struct{ markStore }
+type brokenMark struct{ mark.Keeper }
 
 func (brokenMark) Save(mark.Mark) error { return errCrash }
 
