@@ -29,6 +29,7 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/batch"
 	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/exchange"
 	"github.com/riffle-dp/riffle/service/mark"
 	"github.com/riffle-dp/riffle/service/store"
 )
@@ -342,17 +343,17 @@ func (s *Service) prepare(body []byte) (wire.Exclusion, error) {
 	if j.task.Receipts {
 		receipts = new(batch.Receipts)
 	}
-	sum, ids, failed, err := s.open(ctx, j, nil, receipts)
+	sum, err := s.open(ctx, j, nil, receipts)
 	if err != nil {
 		return wire.Exclusion{}, err
 	}
-	e := wire.Exclusion{Announcement: j.digest, Reports: j.closed.Reports, Places: failed}
-	if err := s.create(ctx, j, &e, &wire.ShareIDs{Announcement: j.digest, IDs: ids}, receipts); err != nil {
+	e := wire.Exclusion{Announcement: j.digest, Reports: j.closed.Reports, Places: sum.Failed}
+	if err := s.create(ctx, j, &e, &wire.ShareIDs{Announcement: j.digest, IDs: sum.IDs}, receipts); err != nil {
 		return wire.Exclusion{}, err
 	}
-	r.job, r.opened = j, sum
+	r.job, r.opened = j, sum.Aggregator
 	s.count(func(c *Counts) { c.Prepared++ })
-	s.config.Log.Info("round is prepared", "round", j.closed.Round, "reports", j.closed.Reports, "excluded", len(failed))
+	s.config.Log.Info("round is prepared", "round", j.closed.Round, "reports", j.closed.Reports, "excluded", len(sum.Failed))
 	return e, nil
 }
 
@@ -362,97 +363,54 @@ func (s *Service) count(f func(*Counts)) {
 	f(&s.counts)
 }
 
-// open sums all shares except those at the places in out, which ascend. It returns the report
-// ids by place and the places of the shares that cannot be summed. It collects the receipts of
+// open sums all shares except those at the places in out, which ascend. It collects the receipts of
 // all shares unless receipts is nil.
-func (s *Service) open(ctx context.Context, j *job, out []int64, receipts *batch.Receipts) (*vecsum.Aggregator, [][16]byte, []int64, error) {
+func (s *Service) open(ctx context.Context, j *job, out []int64, receipts *batch.Receipts) (*exchange.Sum, error) {
 	begin := time.Now()
 	defer func() { s.count(func(c *Counts) { c.Seconds += time.Since(begin).Seconds() }) }()
 	shares, err := j.sum.Shares(j.digest)
 	if err != nil {
-		return nil, nil, nil, err
-	}
-	sum, err := shares.NewAggregator(1)
-	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	reader := batch.Reader{Source: s.config.Shuffler, Announcement: j.digest, Reports: j.closed.Reports,
 		// Chunks stays 0: the signed statement counts the coordinator's chunks only, and chunks
 		// of shares have another size.
 		Digest: j.closed.Shares, Size: j.announcement.ShareBytes, Workers: s.config.Workers}
 	attached := j.task.Attachments()
-	round := j.tokenRound()
-	open := func(_ int, c wire.Chunk) ([]shown, error) {
-		opened := make([]shown, c.Len())
-		for i := range opened {
-			o := &opened[i]
-			content, err := s.config.Keyring.OpenPart(envelope.Aggregator, j.digest, c.Item(i))
-			if err != nil {
-				continue
-			}
-			if o.content, o.with, err = attached.Split(content); err == nil && receipts != nil {
-				receipts.Add(o.with.Receipt)
-			}
-			o.valid = o.content != nil && (round == nil || round.Valid(0, &o.with.Token))
+	sum, err := exchange.Shares{Reader: reader, Of: shares, Index: 1, Tokens: j.tokenRound(), Open: func(sealed []byte) ([]byte, wire.Attached, error) {
+		content, err := s.config.Keyring.OpenPart(envelope.Aggregator, j.digest, sealed)
+		if err != nil {
+			return nil, wire.Attached{}, err
 		}
-		return opened, nil
-	}
-	ids := make([][16]byte, j.closed.Reports)
-	refused := map[wire.Reason]int64{}
-	var failed []int64
-	next := 0
-	then := func(place int64, _ wire.Chunk, opened []shown) error {
-		for i := range opened {
-			o := &opened[i]
-			content, at := o.content, place+int64(i)
-			if next < len(out) && out[next] == at {
-				next++
-				continue
-			}
-			if at >= j.closed.Reports {
-				continue // the batch has more than was signed: batch.Read returns an error
-			}
-			var why wire.Reason
-			switch {
-			case content != nil && !o.valid:
-				why = wire.NoToken
-			case content != nil && round != nil && !round.Take(0, &o.with.Token):
-				why = wire.SpentToken
-			case content == nil || sum.Add(content) != nil:
-				why = wire.OutOfRange
-			}
-			if why != "" {
-				failed = append(failed, at)
-				refused[why]++
-			} else if ids[at], err = shares.ReportID(content, 1); err != nil {
-				return err // ReportID cannot fail once Add has taken the content
-			}
+		content, with, err := attached.Split(content)
+		if err == nil && receipts != nil {
+			receipts.Add(with.Receipt)
 		}
-		return nil
-	}
-	if err := batch.Read(ctx, reader, open, then); err != nil {
-		return nil, nil, nil, fmt.Errorf("aggregator: %w", err)
+		return content, with, err
+	}}.Sum(ctx, out)
+	if err != nil {
+		return nil, fmt.Errorf("aggregator: %w", err)
 	}
 	if out == nil { // a share is counted once
 		s.count(func(c *Counts) {
-			for why, n := range refused {
+			for why, n := range sum.Refused {
 				c.Refused[why] += n
 			}
 		})
 	}
-	return sum, ids, failed, nil
+	return sum, nil
 }
 
 // addIDs stores the report ids of a round that an earlier version prepared.
 func (s *Service) addIDs(ctx context.Context, j *job, rec record, revision uint64, own wire.Exclusion) error {
-	_, ids, failed, err := s.open(ctx, j, nil, nil)
+	sum, err := s.open(ctx, j, nil, nil)
 	if err != nil {
 		return err
 	}
-	if !slices.Equal(failed, own.Places) {
+	if !slices.Equal(sum.Failed, own.Places) {
 		return errors.New("aggregator: the batch opens otherwise the second time")
 	}
-	return s.keepIDs(ctx, j.digest, rec, revision, &wire.ShareIDs{Announcement: j.digest, IDs: ids})
+	return s.keepIDs(ctx, j.digest, rec, revision, &wire.ShareIDs{Announcement: j.digest, IDs: sum.IDs})
 }
 
 // recordPrefix begins the keys of rounds.

@@ -132,13 +132,14 @@ func (s *Service) sumOpened(ctx context.Context, r *round, rec record, revision 
 	}
 	sum := r.opened
 	if sum == nil || len(e.Places) != len(own.Places) {
-		var failed []int64
-		if sum, _, failed, err = s.open(ctx, r.job, e.Places, nil); err != nil {
+		again, err := s.open(ctx, r.job, e.Places, nil)
+		if err != nil {
 			return wire.Partial{}, err
 		}
-		if len(failed) != 0 {
+		if len(again.Failed) != 0 {
 			return wire.Partial{}, fmt.Errorf("aggregator: the batch opens otherwise the second time")
 		}
+		sum = again.Aggregator
 	}
 	r.opened = nil // a sum can be closed only once
 	p, err := sum.Close()

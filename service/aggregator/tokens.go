@@ -66,10 +66,3 @@ func (j *job) tokenRound() *token.Round {
 	}
 	return j.tokens.Round(wire.Digest(j.task), j.announcement.Round)
 }
-
-// shown is an opened share.
-type shown struct {
-	content []byte // nil: it cannot be opened
-	with    wire.Attached
-	valid   bool // whether its token is valid, if the task has tokens
-}

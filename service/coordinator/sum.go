@@ -17,6 +17,7 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/batch"
 	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/exchange"
 )
 
 func (r *runner) reader(a *wire.Announcement, c *wire.RoundClosed) batch.Reader {
@@ -147,11 +148,11 @@ func (r *runner) sumShares(ctx context.Context, a *wire.Announcement, c *wire.Ro
 	if err != nil {
 		return nil, nil, err
 	}
-	rejected := map[wire.Reason]int64{}
-	seeds, ids, mine, err := r.seeds(ctx, a, c, shares, nil, rejected)
+	seeds, err := r.seeds(ctx, a, c, shares, nil)
 	if err != nil {
 		return nil, nil, err
 	}
+	mine, rejected := seeds.Failed, seeds.Refused
 	r.phase("aggregating")
 	var theirs wire.Exclusion
 	var other []int64
@@ -163,7 +164,7 @@ func (r *runner) sumShares(ctx context.Context, a *wire.Announcement, c *wire.Ro
 		if receipts, err = r.theirReceipts(ctx, c); err != nil {
 			return err
 		}
-		other, err = r.differing(ctx, c, ids)
+		other, err = r.differing(ctx, c, seeds.IDs)
 		return err
 	}); err != nil {
 		return nil, nil, err
@@ -181,11 +182,10 @@ func (r *runner) sumShares(ctx context.Context, a *wire.Announcement, c *wire.Ro
 		return nil, rejected, noStep(FailedExcluded, "%d of %d reports cannot be summed, %d are allowed for", len(out), c.Reports, bad)
 	}
 	if len(out) != len(mine) {
-		var failed []int64
-		if seeds, _, failed, err = r.seeds(ctx, a, c, shares, out, map[wire.Reason]int64{}); err != nil {
+		if seeds, err = r.seeds(ctx, a, c, shares, out); err != nil {
 			return nil, nil, err
 		}
-		if len(failed) != 0 {
+		if len(seeds.Failed) != 0 {
 			return nil, rejected, noStep(FailedBatch, "the batch opens otherwise the second time")
 		}
 	}
@@ -257,58 +257,10 @@ func (r *runner) allowed(k int64) int64 {
 	return r.t.Colluders + int64(math.Floor(float64(k)*(1-r.honest())))
 }
 
-// seeds opens and sums the coordinator's parts, except those at the places in out, which
-// ascend. It returns the sum, the report ids by place, and the places that could not be
-// summed, which it counts in rejected.
-func (r *runner) seeds(ctx context.Context, a *wire.Announcement, c *wire.RoundClosed, shares *vecsum.Shares, out []int64, rejected map[wire.Reason]int64) (*vecsum.Aggregator, [][16]byte, []int64, error) {
-	sum, err := shares.NewAggregator(0)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	round := r.tokenRound(a)
-	open := func(_ int, chunk wire.Chunk) ([]shown, error) {
-		opened := make([]shown, chunk.Len())
-		for i := range opened {
-			o := &opened[i]
-			o.content, o.with, _ = r.openPart(c, chunk.Item(i))
-			o.valid = o.content != nil && (round == nil || round.Valid(0, &o.with.Token))
-		}
-		return opened, nil
-	}
-	ids := make([][16]byte, c.Reports)
-	var failed []int64
-	then := func(place int64, _ wire.Chunk, opened []shown) error {
-		for i := range opened {
-			o := &opened[i]
-			content, at := o.content, place+int64(i)
-			if _, skip := slices.BinarySearch(out, at); skip {
-				continue
-			}
-			if at >= c.Reports {
-				continue // the batch has more than was signed: batch.Read returns an error
-			}
-			var why wire.Reason
-			switch {
-			case content != nil && !o.valid:
-				why = wire.NoToken
-			case content != nil && round != nil && !round.Take(0, &o.with.Token):
-				why = wire.SpentToken
-			case content == nil || sum.Add(content) != nil:
-				why = wire.OutOfRange
-			}
-			if why != "" {
-				failed = append(failed, at)
-				rejected[why]++
-			} else if ids[at], err = shares.ReportID(content, 0); err != nil {
-				return err // ReportID cannot fail once Add has taken the content
-			}
-		}
-		return nil
-	}
-	if err := batch.Read(ctx, r.reader(a, c), open, then); err != nil {
-		return nil, nil, nil, err
-	}
-	return sum, ids, failed, nil
+// seeds opens and sums the coordinator's parts, except those at the places in out, which ascend.
+func (r *runner) seeds(ctx context.Context, a *wire.Announcement, c *wire.RoundClosed, shares *vecsum.Shares, out []int64) (*exchange.Sum, error) {
+	return exchange.Shares{Reader: r.reader(a, c), Of: shares, Tokens: r.tokenRound(a),
+		Open: func(sealed []byte) ([]byte, wire.Attached, error) { return r.openPart(c, sealed) }}.Sum(ctx, out)
 }
 
 // differing asks the second aggregator for its report ids, and returns the places where they
