@@ -12,11 +12,9 @@ import (
 // aggregated says whether the question is about a vector sum whose noise the aggregators add.
 func (q Query) aggregated() bool { return q.isSum() && q.NoiseBy == vecsum.ByAggregators }
 
-// ofSum returns the question about sums with Gaussian noise of Sigma. Drop-outs count for nothing:
-// who causes them may choose whom.
+// ofSum returns the question about sums with Gaussian noise of Sigma.
 func (q Query) ofSum() Query {
 	q = q.single(dp.GaussianSum, q.Sigma)
-	q.Dropout = 0
 	if q.Participation == dp.Once {
 		// A client is in one batch, and whoever else is in it does not matter.
 		q.Participation, q.Population, q.Reports, q.Rounds, q.Colluders = dp.All, q.Reports, 0, 1, 0

@@ -230,5 +230,13 @@ func TestDropOutsOfASumAreNoChance(t *testing.T) {
 		if q.Dropout = .5; epsOf(t, q) != whole {
 			t.Errorf("%s: epsilon = %v with drop-outs, %v without", p, epsOf(t, q), whole)
 		}
+		// The class may be asked about directly, too.
+		direct := Query{Trust: dp.Distributed, Class: dp.GaussianSum, Participation: p, Population: 1000, Reports: q.Reports, Gamma: q.Gamma, Rounds: 1, Sigma: 2, Delta: 1e-6}
+		whole = epsOf(t, direct)
+		for _, direct.Dropout = range []float64{.5, .99} {
+			if eps := epsOf(t, direct); eps != whole {
+				t.Errorf("%s, the class: epsilon = %v with drop-outs %v, %v without", p, eps, direct.Dropout, whole)
+			}
+		}
 	}
 }

@@ -146,6 +146,9 @@ func (q Query) withDefaults() Query {
 // their number, the honest reports that arrive come from a uniform subset of the honest
 // clients.
 func (q Query) shape() (shape, int64) {
+	if q.Class == dp.GaussianSum {
+		q.Dropout = 0 // who causes drop-outs may choose whom, and the noise stays as it is
+	}
 	ev, times := q.event(), q.Rounds
 	switch q.Participation {
 	case dp.All, dp.CheckIn:

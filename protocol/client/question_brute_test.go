@@ -245,6 +245,14 @@ func TestChargesOfQuestionsCoverWhatIsSeen(t *testing.T) {
 							t.Fatal(err)
 						}
 						for k := least; k <= n; k++ {
+							// With tokens the shuffler stuffs the batch and picks who comes: n-min tokens show.
+							for come := least - others; come <= min(k, honest); come++ {
+								c := coordinator.Config{Population: int64(n), MinReports: int64(least), Colluders: int64(others), Tokens: true, Sample: int64(k), Gamma: .3}
+								for _, c.Participation = range []dp.Participation{dp.All, dp.Sampled, dp.CheckIn} {
+									name := fmt.Sprintf("%s, n = %d, %d others, n-min = %d, k = %d, %d honest: tokens, %s", way.name, n, others, least, k, come, c.Participation)
+									covers(name, questionCharge(t, m, c, int64(k)), come, come)
+								}
+							}
 							for present := range min(others, k) + 1 {
 								come := k - present
 								if come > honest {

@@ -166,6 +166,9 @@ func New(c Config) (*Coordinator, error) {
 		if !(c.Gamma > 0 && c.Gamma <= 1) {
 			return nil, fmt.Errorf("coordinator: gamma = %v must be above 0 and at most 1", c.Gamma)
 		}
+		if c.Declinable {
+			return nil, errors.New("coordinator: the coins of clients who may decline are no chance: participation all, sampled or once")
+		}
 	case dp.Once:
 		if c.Blocks.Clients != c.Population {
 			return nil, fmt.Errorf("coordinator: blocks of %d clients, the population has %d", c.Blocks.Clients, c.Population)

@@ -85,7 +85,7 @@ func (c PrivacyConfig) query() account.Query {
 	}
 	if c.Trust.Is(dp.SumsOnly) {
 		if q.Class, q.Sigma = dp.Gaussian, c.Sigma; c.aggregated() {
-			q.Class, q.Dropout = dp.GaussianSum, 0 // who causes drop-outs may choose whom
+			q.Class = dp.GaussianSum
 		}
 	}
 	if c.Tokens && q.Participation != dp.Once && !c.Trust.Is(dp.Alone) {
