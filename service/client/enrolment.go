@@ -42,9 +42,15 @@ func (f *Fleet) enrolment(ctx context.Context, ann wire.Announcement) (wire.Enro
 		return e.last, nil
 	}
 	for _, old := range e.before {
-		if wire.Digest(old) == digest {
-			return old, nil
+		if wire.Digest(old) != digest {
+			continue
 		}
+		if f.config.RegistrarKey != nil {
+			if err := f.checkOpened(old, ann.Opens); err != nil {
+				return wire.Enrolment{}, err
+			}
+		}
+		return old, nil
 	}
 	next, err := f.latestEnrolment(ctx)
 	if err != nil {

@@ -228,14 +228,20 @@ func (p *purse) wipe(round int64) (err error) {
 		}
 	}()
 	// Tokens are wiped in their order, so what lies before zeros are zeros, also after a crash.
-	var none, have [wire.TokenBytes]byte
+	// A browser's store loads the file for each read: several are read at once.
+	const atOnce = 64
+	var none [wire.TokenBytes]byte
 	from := end
-	for ; from > 0; from-- {
-		if err := p.store.ReadAt(p.name, have[:], offset(from-1)); err != nil {
+	for found := false; from > 0 && !found; {
+		n := min(from, atOnce)
+		have := make([]byte, n*wire.TokenBytes)
+		if err := p.store.ReadAt(p.name, have, offset(from-n)); err != nil {
 			return err
 		}
-		if have == none {
-			break
+		for ; n > 0 && !found; n-- {
+			if found = [wire.TokenBytes]byte(have[(n-1)*wire.TokenBytes:]) == none; !found {
+				from--
+			}
 		}
 	}
 	return p.store.Zero(p.name, offset(from), offset(end))

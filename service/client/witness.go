@@ -42,6 +42,9 @@ type watched struct {
 
 	mu sync.Mutex
 	kept
+
+	writing   sync.RWMutex // who appends to the file holds it for reading
+	concluded bool         // the file may be gone: nothing is added any more
 }
 
 func (w *witness) start(ctx context.Context) {
@@ -59,13 +62,23 @@ func (w *witness) start(ctx context.Context) {
 
 // add begins to watch a round. The caller holds w.mu.
 func (w *witness) add(digest [32]byte, k kept, stored bool) *watched {
-	r := &watched{w: w, digest: digest, stored: stored, over: make(chan struct{}), idle: make(chan struct{}), kept: k}
-	r.end, r.rest = sync.OnceFunc(func() { close(r.over) }), sync.OnceFunc(func() { close(r.idle) })
-	r.file.store, r.file.name = w.fleet.book.store, receiptsFile(digest)
+	r := w.watched(digest, k, stored)
 	w.rounds[digest] = r
 	w.wg.Go(func() { w.watch(r) })
 	return r
 }
+
+func (w *witness) watched(digest [32]byte, k kept, stored bool) *watched {
+	r := &watched{w: w, digest: digest, stored: stored, over: make(chan struct{}), idle: make(chan struct{}), kept: k}
+	r.end, r.rest = sync.OnceFunc(func() { close(r.over) }), sync.OnceFunc(func() { close(r.idle) })
+	r.file.store, r.file.name = w.fleet.book.store, receiptsFile(digest)
+	return r
+}
+
+// mostWatched bounds the rounds that wait for their comparison, each with a goroutine and perhaps a
+// file. A coordinator that announces rounds faster than it tells of them has the others not compared,
+// with all clients alike.
+const mostWatched = 256
 
 // begin watches a round that the process's clients are about to decide on. The coin for a large
 // list is stored before any of them does.
@@ -74,6 +87,9 @@ func (w *witness) begin(ann wire.Announcement, digest [32]byte, receipts bool) (
 	defer w.mu.Unlock()
 	if r := w.rounds[digest]; r != nil { // from before a restart
 		return r, nil
+	}
+	if len(w.rounds) >= mostWatched {
+		return w.watched(digest, newKept(ann, false), false), nil // it is not compared
 	}
 	k := newKept(ann, receipts && (client.ReceiptBytes(ann) < client.AlwaysReceipts || w.coin()))
 	if receipts {
@@ -108,7 +124,9 @@ func (w *witness) find(digest [32]byte) *watched {
 // keep stores the receipts of a report before it is charged, unless the coin said that no list is
 // looked at.
 func (r *watched) keep(id wire.ID, receipts []wire.ID) error {
-	if !r.stored || !r.look {
+	r.writing.RLock()
+	defer r.writing.RUnlock()
+	if !r.stored || !r.look || r.concluded {
 		return nil
 	}
 	wait, err := r.file.add(mineLine(id, receipts))
@@ -126,7 +144,9 @@ func (r *watched) keep(id wire.ID, receipts []wire.ID) error {
 
 // took records that the shuffler has said that it has a client's report.
 func (r *watched) took(id wire.ID) error {
-	if r.stored {
+	r.writing.RLock()
+	defer r.writing.RUnlock()
+	if r.stored && !r.concluded {
 		wait, err := r.file.add(takenLine(id))
 		if err == nil {
 			err = wait()
@@ -191,6 +211,9 @@ func (w *witness) watch(r *watched) {
 	if !ok {
 		return // the file stays for the next process
 	}
+	r.writing.Lock()
+	r.concluded = true
+	r.writing.Unlock()
 	if err := f.book.conclude(r.digest, found.Findings, r.stored); err != nil {
 		f.notify(Notice{What: Retrying, Task: r.ann.Task, Round: r.ann.Round, Err: err})
 	}

@@ -40,6 +40,12 @@ async function once(name, storage) {
   }
 }
 
+// JSON has no NaN and no infinity: it would write null, which says that an option is not given.
+const whole = (key, v) => {
+  if (typeof v === "number" && !Number.isFinite(v)) throw new Error(`client: options: ${key} is no finite number`);
+  return v;
+};
+
 export const newCredential = ({storage} = {}) => once("newCredential", storage);
 
 export const publicLine = ({storage} = {}) => once("publicLine", storage);
@@ -72,7 +78,7 @@ export async function join({storage = "client", gradient, data, onEvent, signal,
     }
   });
   try {
-    await worker.call("join", storage, JSON.stringify(options), typeof gradient === "function");
+    await worker.call("join", storage, JSON.stringify(options, whole), typeof gradient === "function");
   } catch (e) {
     worker.end();
     throw e;
@@ -82,5 +88,6 @@ export async function join({storage = "client", gradient, data, onEvent, signal,
     return done;
   };
   signal?.addEventListener("abort", () => { stop().catch(() => {}); }, {once: true});
+  if (signal?.aborted) stop().catch(() => {}); // while it was starting
   return {done, stop};
 }
