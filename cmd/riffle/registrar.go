@@ -159,6 +159,9 @@ others have seen is in the shuffler's log and status.`,
 			if above < 1 {
 				return usage("--above %d must be at least 1", above)
 			}
+			if above > registrar.MostSerial {
+				return usage("--above %d must be at most %d, no registrar signs more", above, int64(registrar.MostSerial))
+			}
 			c, err := at.client()
 			if err != nil {
 				return err

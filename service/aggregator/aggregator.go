@@ -180,8 +180,11 @@ func (s *Service) round(announcement [32]byte) *round {
 		}
 		r = &round{}
 		s.rounds[announcement] = r
-		s.order = append(s.order, announcement)
+	} else {
+		at := slices.Index(s.order, announcement)
+		s.order = slices.Delete(s.order, at, at+1)
 	}
+	s.order = append(s.order, announcement)
 	return r
 }
 

@@ -144,7 +144,13 @@ func (s *Service) begin(r *round, j *job) error {
 
 // proofsLimit is the largest body of a request for the proofs of a prepared round.
 func (s *Service) proofsLimit(announcement [32]byte) (int64, error) {
-	r := s.round(announcement)
+	// The message is not read yet: what it names takes no other round's place.
+	s.mu.Lock()
+	r := s.rounds[announcement]
+	s.mu.Unlock()
+	if r == nil {
+		r = &round{}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	j, err := s.prepared(r, announcement)

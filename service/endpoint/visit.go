@@ -2,8 +2,12 @@ package endpoint
 
 import (
 	"context"
+	"encoding/binary"
+	"math"
 	"sync"
 	"time"
+
+	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
 // visit is one request.
@@ -106,6 +110,9 @@ func Prove(ctx context.Context, caller int) {
 		v.guest.prove(caller)
 	}
 }
+
+// Client is an enrolled client's number for [Prove], which stays when the roster changes.
+func Client(id wire.ID) int { return int(binary.BigEndian.Uint64(id[:]) & math.MaxInt) }
 
 // Hold adds n to the bytes of a request's body that the server holds in memory, until the
 // request ends. ctx is the request's context. It returns false if there is no room: each

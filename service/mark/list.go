@@ -126,6 +126,9 @@ func (l *List[K, V]) Len() int64 {
 // entry before; it returns nil if there is nothing to add. It may be asked several times. When Add
 // returns nil, entry and mark are durable.
 func (l *List[K, V]) Add(ctx context.Context, key K, next func(known V, head [32]byte) ([]byte, error)) error {
+	// Who asked may go away, which must not leave the others a list to read again. The store ends
+	// what takes too long.
+	ctx = context.WithoutCancel(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for tries := 0; ; tries++ {

@@ -152,7 +152,7 @@ func (s *Service) serveChange(w http.ResponseWriter, r *http.Request) {
 	}
 	c, err := s.change(r.Context(), time.Now(), q.Above, add, revoke)
 	switch {
-	case errors.Is(err, errKey) || errors.Is(err, errRevoked) || errors.Is(err, errUnknown) || errors.Is(err, errEmpty):
+	case errors.Is(err, errKey) || errors.Is(err, errRevoked) || errors.Is(err, errUnknown) || errors.Is(err, errEmpty) || errors.Is(err, errAbove):
 		answer(w, http.StatusConflict, Failure{err.Error(), true})
 	case err != nil:
 		answer(w, http.StatusServiceUnavailable, Failure{err.Error(), false})

@@ -244,6 +244,9 @@ func (s *Service) change(ctx context.Context, now time.Time, above int64, add []
 			s.current.Store(have)
 			return out, nil
 		}
+		if above > MostSerial {
+			return Change{}, errAbove
+		}
 		out.Serial = max(out.Serial, above) + 1
 		err = s.write(ctx, have, next, wire.Roster{Population: s.config.Population, Serial: out.Serial, Clients: out.Clients, Digest: next.digest(),
 			From: now.Unix(), To: now.Add(s.config.Validity).Unix()})
@@ -261,6 +264,12 @@ func (s *Service) change(ctx context.Context, now time.Time, above int64, add []
 	}
 	return Change{}, errors.New("registrar: the roster is being changed by others")
 }
+
+// MostSerial bounds the serial that a renewal may be above, so that serials never run out: others refuse
+// a lower one than they have seen, for good.
+const MostSerial = 1 << 53
+
+var errAbove = fmt.Errorf("registrar: a serial of more than %d was never signed", int64(MostSerial))
 
 // write makes a statement durable: first the members as an object, then the record that names
 // them. Nobody is given a statement that is not stored. Members that no record names, after a

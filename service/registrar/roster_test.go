@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http/httptest"
 	"testing"
 	"time"
@@ -117,6 +118,15 @@ func TestChangesOfTheRoster(t *testing.T) {
 	g.roster(s, 2, 3)
 	if c, err := s.change(ctx, now, 41, nil, nil); err != nil || c.Serial != 42 {
 		t.Errorf("%+v, %v", c, err)
+	}
+	// Serials never run out, nor begin below 0 again.
+	for _, above := range []int64{MostSerial + 1, math.MaxInt64} {
+		if c, err := s.change(ctx, now, above, nil, nil); !errors.Is(err, errAbove) {
+			t.Errorf("above %d: %+v, %v", above, c, err)
+		}
+	}
+	if serial := g.roster(s, 2, 3); serial != 42 {
+		t.Errorf("roster %d", serial)
 	}
 	// Another key does not take over the store, nor does another population.
 	for name, c := range map[string]Config{"key": {Population: people, Key: seedKey(78), Store: g.store}, "population": {Population: wire.ID{6}, Key: g.key, Store: g.store}} {

@@ -112,6 +112,13 @@ func (t *issuing) find(id wire.ID, stranger bool) *epoch {
 	return e
 }
 
+// full says whether one more epoch takes the place of another.
+func (t *issuing) full() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.order) == mostLoaded
+}
+
 // epoch returns an epoch with its keys. One epoch is read at a time, because that takes a
 // processor's time and the memory of all its keys: those who want the same one wait for it.
 func (s *Service) epoch(ctx context.Context, id wire.ID, stranger bool) (*epoch, error) {
@@ -135,7 +142,7 @@ func (s *Service) epoch(ctx context.Context, id wire.ID, stranger bool) (*epoch,
 	if r.Keys == (document.Hash{}) {
 		return nil, errMaking
 	}
-	if began := time.Now(); stranger && len(t.order) == mostLoaded { // only who fills loading adds to order
+	if began := time.Now(); stranger && t.full() {
 		if began.Before(t.again) {
 			return nil, errLoading
 		}
@@ -223,10 +230,10 @@ func (s *Service) makeEpoch(ctx context.Context, name string) error {
 	}
 	// Of two processes that made keys one wins here; nobody has seen the other's.
 	if _, err := s.config.Store.Put(ctx, name, value, revision); err != nil {
-		_ = s.config.Store.Delete(ctx, store.Objects, keysObject(r.Keys)) // if it stays it only takes space
 		if !errors.Is(err, store.ErrConflict) {
-			return err
+			return err // the record may name these keys all the same
 		}
+		_ = s.config.Store.Delete(ctx, store.Objects, keysObject(r.Keys)) // if it stays it only takes space
 	}
 	s.config.Log.Info("keys of tokens are ready", "keys", r.Rounds*r.Messages)
 	return nil
@@ -353,7 +360,7 @@ func (s *Service) serveTokens(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, wire.BadSignature, "")
 		return
 	}
-	endpoint.Prove(r.Context(), s.number(q.Client))
+	endpoint.Prove(r.Context(), endpoint.Client(q.Client))
 	if !s.tokens.enter(q.Client) {
 		s.refuse(w, wire.TooMany, "another request of the client is being answered")
 		return
@@ -449,11 +456,4 @@ func (t *issuing) leave(c wire.ID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.busy, c)
-}
-
-// number is an enrolled client's place in the roster.
-func (s *Service) number(id wire.ID) int {
-	st := s.current.Load()
-	i, _ := slices.BinarySearchFunc(st.enrolled, id, compareMember)
-	return i
 }

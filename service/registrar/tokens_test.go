@@ -37,6 +37,7 @@ type tokenStore struct {
 	writes  int // number of writes so far
 	failAt  int // the write that fails; 0: none
 	after   bool
+	lost    bool // the answer to the write that names an epoch's keys is lost
 }
 
 func newTokenStore() *tokenStore {
@@ -93,6 +94,10 @@ func (s *tokenStore) Put(_ context.Context, key string, value []byte, revision u
 		s.next++
 		at = s.next
 		s.values[key] = store.Entry{Key: key, Value: bytes.Clone(value), Revision: at}
+		if keys := strings.Contains(string(value), `"keys":"`) && !strings.Contains(string(value), `"keys":""`); keys && s.lost {
+			s.lost = false
+			return store.ErrUnavailable
+		}
 		return nil
 	})
 	return at, err
@@ -179,9 +184,12 @@ func seedKey(n byte) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{n}, 32))
 }
 
-func newOffice(t *testing.T) *office {
+func newOffice(t *testing.T, changes ...func(*office)) *office {
 	t.Helper()
 	o := &office{t: t, store: newTokenStore(), mark: mark.File(filepath.Join(t.TempDir(), "mark")), key: seedKey(1), client: seedKey(2)}
+	for _, f := range changes {
+		f(o)
+	}
 	if err := o.mark.Save(mark.Mark{}); err != nil {
 		t.Fatal(err)
 	}
@@ -438,6 +446,17 @@ func TestCrashesGrantOnce(t *testing.T) {
 				break
 			}
 		}
+	}
+}
+
+// Keys that a record names stay, also if nobody knows that the record was written.
+func TestKeysOfAnUnansweredWriteStay(t *testing.T) {
+	o := newOffice(t, func(o *office) { o.store.lost = true })
+	if o.store.lost {
+		t.Fatal("no write of keys was seen")
+	}
+	if code, b := o.post(bytes.NewReader(o.body(o.client, 1))); code != http.StatusOK {
+		t.Errorf("%d %s", code, b)
 	}
 }
 

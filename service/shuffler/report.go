@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"math"
 	"net/http"
 	"sync"
 	"time"
@@ -77,7 +76,7 @@ func (s *Service) receive(r *http.Request, size int64, began time.Time) (*round,
 	var body []byte
 	if known {
 		defer round.passes.leave(place)
-		endpoint.Prove(ctx, caller(round.roster.ids[place]))
+		endpoint.Prove(ctx, endpoint.Client(round.roster.ids[place]))
 		if s.slots.acquire(ctx, size) != nil {
 			return nil, errUnavailable
 		}
@@ -115,7 +114,7 @@ func (s *Service) receive(r *http.Request, size int64, began time.Time) (*round,
 	if known && at != int(place) {
 		return round, errMAC // another client's pass
 	}
-	endpoint.Prove(ctx, caller(report.Client))
+	endpoint.Prove(ctx, endpoint.Client(report.Client))
 	s.noteSession(report.Client, report.Session)
 	return round, s.storeReport(ctx, round, report, at)
 }
@@ -202,9 +201,6 @@ func (s *Service) stays(id wire.ID) bool {
 	_, _, ok := now.find(id)
 	return ok
 }
-
-// caller is a client's number for endpoint.Prove, which stays when the roster changes.
-func caller(id wire.ID) int { return int(binary.BigEndian.Uint64(id[:]) & math.MaxInt) }
 
 // authenticate opens a report and returns the place of its client in the round's roster.
 func (s *Service) authenticate(ctx context.Context, r *round, body []byte, now time.Time) (report wire.Report, place int, err error) {
@@ -301,7 +297,7 @@ func (s *Service) ask(ctx context.Context, body []byte, now time.Time) (bool, er
 	if wire.Authentic(&m, key) != nil {
 		return false, errMAC
 	}
-	endpoint.Prove(ctx, caller(m.Client))
+	endpoint.Prove(ctx, endpoint.Client(m.Client))
 	s.noteSession(m.Client, m.Session)
 	r, err := s.roundForStranger(ctx, m.Announcement)
 	if err != nil {

@@ -297,7 +297,7 @@ func (s *Service) session(ctx context.Context, signed []byte, count bool, now ti
 	if err != nil {
 		return nil, err
 	}
-	endpoint.Prove(ctx, caller(m.Client))
+	endpoint.Prove(ctx, endpoint.Client(m.Client))
 	s.noteSession(m.Client, end)
 	answer := wire.Session{Expires: end, Key: key}
 	if count { // others do not know this part

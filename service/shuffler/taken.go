@@ -174,12 +174,38 @@ func (s *Service) countTaken(ctx context.Context, name string, ann wire.Announce
 			continue
 		}
 		s.counts.forget()
-		if err == nil && have.Object != "" && have.Object != next.Object {
-			_ = s.store.Delete(ctx, store.Objects, takenObject(have.Object)) // if it stays, it only takes space
+		if err == nil {
+			if have.Object != "" && have.Object != next.Object {
+				_ = s.store.Delete(ctx, store.Objects, takenObject(have.Object))
+			}
+			s.dropCounts(ctx, next.Object)
 		}
 		return err
 	}
 	return errUnavailable
+}
+
+// dropCounts deletes older counts that a crash or a failed deletion has left: between two lists it shows
+// who reported. Another process may be about to name a list, so one is deleted only if two rounds in
+// turn have found it unnamed: if it was written before the first of them, it is never named.
+func (s *Service) dropCounts(ctx context.Context, named string) {
+	names, err := s.store.List(ctx, store.Objects, takenObject(""))
+	if err != nil {
+		return // the next round looks again
+	}
+	s.counts.mu.Lock()
+	defer s.counts.mu.Unlock()
+	seen := s.counts.unnamed
+	s.counts.unnamed = map[string]bool{}
+	for _, name := range names {
+		switch {
+		case name == takenObject(named):
+		case seen[name]:
+			_ = s.store.Delete(ctx, store.Objects, name)
+		default:
+			s.counts.unnamed[name] = true
+		}
+	}
 }
 
 // senders returns the clients with a report before the cut, in the order of their ids.
@@ -221,6 +247,8 @@ type takenCache struct {
 	mu   sync.Mutex
 	list takenList
 	at   time.Time
+	// unnamed are the lists that nothing named when a round was last counted.
+	unnamed map[string]bool
 }
 
 // forget makes the next session be answered with the counts as stored then.

@@ -82,6 +82,20 @@ func TestTakenMessages(t *testing.T) {
 		}
 		n.closed(three)
 		want("after the counts were lost", 1, 1, 1, 1, 1)
+		// What a crash between two writes has left is deleted: between two lists it shows who reported.
+		w.state.objects["taken/left"] = []byte("an older list")
+		for i, m := range []int64{2, 3} {
+			a := n.announcement(int64(4 + i))
+			n.open(a)
+			for i := range w.clients {
+				n.send(w.report(a, i, 0))
+			}
+			n.closed(a)
+			want("afterwards", m, m, m, m, m)
+		}
+		if len(w.state.objects) != 1 {
+			t.Errorf("objects %v", slices.Collect(maps.Keys(w.state.objects)))
+		}
 		n.stop()
 		w.counts = false
 		n = w.start(w.config())
