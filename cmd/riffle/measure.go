@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -133,7 +135,7 @@ func newMeasureKind(k kindOfQuestion) *cobra.Command {
 		{Name: "noise-by", Part: privacy, Into: &c.NoiseBy, Values: []string{string(vecsum.ByClients) + "\tthe default", string(vecsum.ByAggregators) + "\teach of the two adds all of it"}, Help: "who adds the noise of a sum: %s"},
 		{Name: "epsilon", Part: privacy, Into: &c.Epsilon, Default: "1", Help: "what the answer may cost a client"},
 		{Name: "delta", Part: privacy, Into: &c.Delta, Default: "1e-5", Help: "delta of that cost"},
-		{Name: "sample", Part: privacy, Into: &c.Sample, Help: "ask this many clients, drawn at random (default: all)"},
+		{Name: "sample", Part: privacy, Into: &c.Sample, Help: "ask this many clients, drawn at random; 0 asks all (the default)"},
 		{Name: "ledger", Part: privacy, Into: &m.ledger, File: true, Help: "file in which questions share a budget; each is charged before it is answered, also one that was asked before"},
 		{Name: "budget", Part: privacy, Into: &m.budget, Range: "(0, inf)", Help: "epsilon that all questions of a new --ledger may cost together"},
 		{Name: "workers", Part: running, Into: &m.run.Workers, Range: "[1, inf)", Help: "worker goroutines (default: one per CPU); the answer does not depend on it"},
@@ -174,12 +176,41 @@ type measureLedger struct {
 
 // check refuses flags that do not go together, and files that cannot be written, before anything is
 // charged.
+// differ refuses a file that is named for two things: the answer would take the place of the budget.
+func (m *measureFlags) differ() error {
+	for _, p := range [][4]string{
+		{"ledger", m.ledger, "out", m.out}, {"ledger", m.ledger, "plot", m.plot}, {"out", m.out, "plot", m.plot}, {"data", m.data, "plot", m.plot},
+	} {
+		if p[1] != "" && p[3] != "" && sameFile(p[1], p[3]) {
+			return usage("--%s and --%s name one file, %s", p[0], p[2], p[3])
+		}
+	}
+	return nil
+}
+
+// sameFile says whether two paths lead to one file, which may not be there yet.
+func sameFile(a, b string) bool {
+	one, err := os.Stat(a)
+	if other, e := os.Stat(b); err == nil && e == nil {
+		return os.SameFile(one, other)
+	}
+	a, errA := filepath.Abs(a)
+	b, errB := filepath.Abs(b)
+	return errA == nil && errB == nil && a == b
+}
+
 func (m *measureFlags) check(cmd *cobra.Command) error {
 	if m.ledger == "" && cmd.Flags().Changed("budget") {
 		return usage("--budget goes with --ledger")
 	}
 	if m.ledger == "" && cmd.Flags().Changed("ledger") {
 		return usage("--ledger is empty, want a file")
+	}
+	if cmd.Flags().Changed("where") && m.asked.Where == "" {
+		return usage("--where is empty: leave it out to ask about all rows")
+	}
+	if err := m.differ(); err != nil {
+		return err
 	}
 	plot := plotFlags{file: m.plot}
 	if err := plot.check(); err != nil {

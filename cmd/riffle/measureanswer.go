@@ -101,7 +101,7 @@ func printSearch(p *printer, a statistic.Answer) {
 	case s.Counted == 0:
 		p.row("counted", "in the rounds that found them: small counts are too large on average")
 	}
-	p.row("rounds", "%d, of which %d counted what was found; each client was in one", s.Rounds, s.Counted)
+	p.row("rounds", "%d, of which %d counted what was found; a client was in one", s.Rounds, s.Counted)
 }
 
 // shortly writes a number in at most ten characters or so.
@@ -135,6 +135,9 @@ func significant(x, wide float64) string {
 		return strconv.FormatFloat(x, 'g', 4, 64)
 	}
 	text := strconv.FormatFloat(x, 'f', max(0, digits), 64)
+	for d := digits - 1; len(text) > mostNumber && d >= 0; d-- { // fewer digits, as long as the number is whole
+		text = strconv.FormatFloat(x, 'f', d, 64)
+	}
 	if len(text) > mostNumber {
 		return strconv.FormatFloat(x, 'g', 4, 64)
 	}
@@ -182,7 +185,7 @@ func (t *answerTable) print(p *printer) {
 // printCovered prints whose reports an answer sums up, and what its intervals hold.
 func printCovered(p *printer, a statistic.Answer) {
 	p.row("reports", "%s", reportsOf(a))
-	p.row("intervals", "95 %% each, and 95 %% all together; they cover %s", strings.Join(a.Errors, " and "))
+	p.row("intervals", "95 %% each, 95 %% all together: %s", strings.Join(a.Errors, ", "))
 }
 
 // writeAnswer writes a document as JSON to the file out, and a picture of its answer to plot; "": none.

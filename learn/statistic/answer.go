@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 )
 
 // Release is what one round released.
@@ -69,12 +70,20 @@ func (a Answer) BinNames() []string {
 		case b.Category != nil:
 			names[i] = *b.Category
 		case b.Lower != nil && b.Upper != nil && i == len(a.Bins)-1:
-			names[i] = fmt.Sprintf("[%.7g, %.7g]", *b.Lower, *b.Upper)
+			names[i] = "[" + edge(*b.Lower) + ", " + edge(*b.Upper) + "]"
 		case b.Lower != nil && b.Upper != nil:
-			names[i] = fmt.Sprintf("[%.7g, %.7g)", *b.Lower, *b.Upper)
+			names[i] = "[" + edge(*b.Lower) + ", " + edge(*b.Upper) + ")"
 		}
 	}
 	return names
+}
+
+// edge writes an edge of bins in full, so that no two are alike.
+func edge(x float64) string {
+	if short := strconv.FormatFloat(x, 'f', -1, 64); len(short) <= 17 {
+		return short
+	}
+	return strconv.FormatFloat(x, 'g', -1, 64)
 }
 
 // Quantile is the value at a rank: about a share Rank of all values lies below it. The question's

@@ -59,7 +59,11 @@ func (c Condition) String() string { return c.Column + c.Is + c.Value }
 
 // number reads a cell. Numbers that are not finite count as none.
 func number(cell string) (float64, bool) {
-	v, err := strconv.ParseFloat(strings.TrimSpace(cell), 64)
+	cell = strings.TrimSpace(cell)
+	if strings.ContainsAny(cell, "xXpP_") {
+		return 0, false // Go's notations, which ParseFloat takes too; a table's cells may not have them either
+	}
+	v, err := strconv.ParseFloat(cell, 64)
 	return v, err == nil && !math.IsNaN(v) && !math.IsInf(v, 0)
 }
 

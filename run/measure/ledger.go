@@ -179,8 +179,8 @@ func begin(path string, b Budget) ([]byte, error) {
 	return raw, durable.SyncDir(filepath.Dir(path))
 }
 
-// readLedger reads a file. It cuts off a last line without its end: the process that wrote it ended
-// before its charge counted, and released nothing.
+// readLedger reads a file. It cuts off a half of a last line: the process that wrote it ended before
+// its charge counted, and released nothing. A last line that lacks only its end counts.
 func readLedger(path string, raw []byte) (head ledgerHead, lines []ledgerLine, err error) {
 	fail := func(n int, err error) (ledgerHead, []ledgerLine, error) {
 		return head, nil, fmt.Errorf("measure: ledger %s: line %d: %w", path, n, err)
@@ -209,7 +209,13 @@ func readLedger(path string, raw []byte) (head ledgerHead, lines []ledgerLine, e
 		lines = append(lines, line)
 	}
 	if whole < len(raw) {
-		if err := durable.Truncate(path, int64(whole)); err != nil {
+		var line ledgerLine
+		if strictly(raw[whole:], &line) == nil { // an editor may have taken its end; its answer may be known
+			lines, err = append(lines, line), durable.Append(path, []byte("\n"))
+		} else {
+			err = durable.Truncate(path, int64(whole))
+		}
+		if err != nil {
 			return head, nil, fmt.Errorf("measure: ledger %w", err)
 		}
 	}

@@ -124,6 +124,17 @@ func TestLedgerCutsAnUnfinishedLine(t *testing.T) {
 	if _, err := p.Run(context.Background(), c); err != nil || c.Ledger.Questions() != 2 {
 		t.Errorf("%d questions, %v", c.Ledger.Questions(), err)
 	}
+	c.Ledger.Close()
+	// A whole line whose end an editor took off was answered: it counts.
+	whole, _ = os.ReadFile(path)
+	if err := os.Truncate(path, int64(len(whole))-1); err != nil {
+		t.Fatal(err)
+	}
+	c.Ledger = opened(t, path, 3)
+	defer c.Ledger.Close()
+	if raw, _ := os.ReadFile(path); !bytes.Equal(raw, whole) || c.Ledger.Questions() != 2 {
+		t.Errorf("%d questions in %q", c.Ledger.Questions(), raw)
+	}
 }
 
 // A file that was edited is refused: a line taken out, changed, doubled or moved, another budget's
