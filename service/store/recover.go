@@ -46,7 +46,7 @@ func (s *Store) finishInterrupted() error {
 			}
 			written := slices.ContainsFunc(blocks, func(b string) bool { return hasBytes("", b) })
 			// Such streams are created before the marker and never deleted.
-			forever := initialised && !strings.HasPrefix(e.Name(), s.logName("")) && !strings.HasPrefix(e.Name(), s.secretName(""))
+			forever := initialised && !s.madeLater(e.Name())
 			deleting := !inf && sum
 			remove = !forever && (deleting || !written)
 		}
@@ -58,6 +58,13 @@ func (s *Store) finishInterrupted() error {
 		}
 	}
 	return durable.SyncDir(root)
+}
+
+// madeLater says whether a stream is of those that are made after the marker: blocks, secrets, queues.
+func (s *Store) madeLater(stream string) bool {
+	q := Queue{s: s}
+	return slices.ContainsFunc([]string{s.logName(""), s.secretName(""), q.workStream(), q.doneStream()},
+		func(prefix string) bool { return strings.HasPrefix(stream, prefix) })
 }
 
 func hasBytes(dir, name string) bool {

@@ -16,8 +16,8 @@
 // # Layout
 //
 // A domain d owns the streams d_ledger (entries of the budget), d_kv (values and leases, one
-// message per key), OBJ_d (objects), d_log_NAME (blocks) and d_key_NAME (one secret each),
-// and the subjects below d. An embedded directory holds riffle-store.json (the marker), lock,
+// message per key), OBJ_d (objects), d_log_NAME (blocks), d_key_NAME (one secret each), d_work_NAME
+// and d_done_NAME (queues), and the subjects below d. An embedded directory holds riffle-store.json (the marker), lock,
 // and jetstream/ with mode 0700.
 //
 // A standalone JetStream directory that is started clustered loses its streams. So the marker
