@@ -65,7 +65,7 @@ func (s *Service) complete(ctx context.Context, name string) (bool, error) {
 // reported counts the clients that have a report in the stream.
 func (s *Service) reported(ctx context.Context, r *round) (int64, error) {
 	distinct := map[[16]byte]struct{}{}
-	for items, err := range r.vault.blobs(ctx, s.store, streamIn(r.name), "in", "", 0) {
+	for items, err := range r.vault.blobs(ctx, s.store, streamIn(r.name), "in", "") {
 		if err != nil {
 			return 0, err
 		}
@@ -138,11 +138,11 @@ func (s *Service) closeHeld(ctx context.Context, name string, ann wire.Announcem
 		}
 	}
 	if rec.Cut == nil {
-		_, last, err := s.store.StreamSize(ctx, streamIn(name))
-		if err := gone(err); err != nil {
+		place, err := s.cut(ctx, name, digest)
+		if err != nil {
 			return err
 		}
-		rec.Cut = &last
+		rec.Cut = &place
 		if err := s.saveRecord(ctx, name, rec); err != nil {
 			return err
 		}
@@ -193,6 +193,25 @@ func (s *Service) closeHeld(ctx context.Context, name string, ann wire.Announcem
 	s.metrics.closed.Add(1)
 	// The streams that pass 2 has read are no longer needed.
 	return s.tidyAndWait(ctx, name, ann, run)
+}
+
+// cut writes the barrier into the stream of reports, unless it is there, and returns its place; 0
+// if the stream is gone.
+//
+// No report behind it is acknowledged: a frontend acknowledges one after beforeCut has looked for
+// the barrier in a state of the stream that holds the report. All that was acknowledged counts,
+// because every process that closes the round, whatever became of others, finds the one
+// barrier and stores its place.
+func (s *Service) cut(ctx context.Context, name string, digest [32]byte) (uint64, error) {
+	v, err := s.openVault(ctx, digest)
+	if err != nil {
+		return 0, err
+	}
+	var place uint64
+	for _, sealed := range v.cut("in", suffixCut, nil) { // one message: for readers it has no items
+		place, err = s.store.AppendOnce(ctx, streamIn(name), suffixCut, sealed)
+	}
+	return place, gone(err)
 }
 
 // tooFewStay says whether so many clients of the round's roster were revoked until now that fewer are
@@ -269,7 +288,7 @@ func (s *Service) shuffle(ctx context.Context, name string, ann wire.Announcemen
 	most := min(ann.Population, int64(stored)/int64(size)) // at most one report per client; copies are dropped on the way
 
 	began := time.Now()
-	in := v.blobs(ctx, s.store, streamIn(name), "in", "", cut)
+	in := v.reported(ctx, s.store, name, "", cut)
 	items := sorting{s: s, v: v, kind: "bucket", stream: streamBuckets(name, run), size: size}
 	if err := items.scatter(ctx, in, most); err != nil {
 		return b, err
@@ -382,7 +401,7 @@ func (o *sorting) gather(yield func(item []byte) error) (dropped pure.Dropped, e
 	for i := range 1 << o.bits {
 		bucket := o.in
 		if o.bits > 0 {
-			bucket = o.v.blobs(o.ctx, o.s.store, o.stream, o.kind, strconv.Itoa(i), 0)
+			bucket = o.v.blobs(o.ctx, o.s.store, o.stream, o.kind, strconv.Itoa(i))
 		}
 		d, err := pure.Gather(bucket, o.size, o.s.config.Bucket, yield)
 		if err != nil {

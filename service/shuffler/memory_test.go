@@ -245,6 +245,58 @@ func (m *memory) Read(_ context.Context, stream, filter string, from uint64) ite
 	}
 }
 
+func (m *memory) AppendOnce(_ context.Context, stream, suffix string, data []byte) (seq uint64, err error) {
+	err = m.do("barrier", true, func() error {
+		s, ok := m.streams[stream]
+		if !ok {
+			return store.ErrNotFound
+		}
+		for _, e := range s {
+			if e.Suffix == suffix {
+				seq = e.Seq
+				return nil
+			}
+		}
+		seq = uint64(len(s)) + 1
+		m.streams[stream] = append(s, store.Message{Seq: seq, Suffix: suffix, Data: slices.Clone(data)})
+		return nil
+	})
+	return seq, err
+}
+
+func (m *memory) Before(_ context.Context, stream, suffix string, place uint64) (before bool, err error) {
+	err = m.do("get", false, func() error {
+		if m.streams[stream] == nil {
+			return store.ErrNotFound
+		}
+		for _, e := range m.streams[stream] {
+			before = before || e.Suffix == suffix && e.Seq < place
+		}
+		return nil
+	})
+	return before, err
+}
+
+func (m *memory) ReadTo(ctx context.Context, stream string, to uint64, filters ...string) iter.Seq2[store.Message, error] {
+	return func(yield func(store.Message, error) bool) {
+		if to == 0 {
+			return
+		}
+		for e, err := range m.Read(ctx, stream, "", 0) {
+			if err == nil && !slices.Contains(filters, "") && !slices.Contains(filters, e.Suffix) {
+				continue
+			}
+			if err == nil && e.Seq > to {
+				break
+			}
+			if !yield(e, err) || err != nil || e.Seq == to {
+				return
+			}
+		}
+		yield(store.Message{}, store.ErrUnavailable)
+	}
+}
+
 type memoryAppender struct {
 	m      *memory
 	stream string

@@ -192,7 +192,7 @@ func (s *Service) blob(ctx context.Context, name string, rec *record, kind strin
 	}
 	stream := streamOut(name, rec.Run)
 	if index < 0 {
-		for b, err := range v.blobs(ctx, s.store, stream, "out", kind, 0) {
+		for b, err := range v.blobs(ctx, s.store, stream, "out", kind) {
 			if errors.Is(err, store.ErrNotFound) {
 				return nil, errClosed
 			}

@@ -138,9 +138,12 @@ func (p *packer) write(items []byte) error {
 	return p.s.beforeCut(ctx, p.r, last)
 }
 
-// beforeCut returns nil if what was stored at a place of the stream will be in the batch.
-// If the round is still open after the write, the cut will be made after it; else the cut
-// is known or about to be.
+// beforeCut returns nil if what was stored at a place of the stream will be in the batch. The
+// record alone does not tell: in a cluster it may be read from a server that does not know yet
+// that the round is closing. So while the record says that the round is open, beforeCut looks for
+// the barrier in a state of the stream that holds this place. If there is none before it, any
+// barrier comes after it. An earlier version cuts without a barrier, and only after the record
+// was changed.
 func (s *Service) beforeCut(ctx context.Context, r *round, place uint64) error {
 	for {
 		rec, err := s.loadRecord(ctx, r.name)
@@ -148,7 +151,12 @@ func (s *Service) beforeCut(ctx context.Context, r *round, place uint64) error {
 			return err
 		}
 		if rec.State == Open {
-			return nil
+			behind, err := s.store.Before(ctx, streamIn(r.name), suffixCut, place)
+			if behind {
+				r.end()
+				return errClosed
+			}
+			return err
 		}
 		r.end()
 		if rec.Cut != nil {

@@ -73,15 +73,24 @@ func (v *vault) cut(kind, suffix string, blob []byte) iter.Seq2[string, []byte] 
 	}
 }
 
-// blobs yields the blobs of a stream whose suffixes match the filter ("": all) and that end
-// at place last or before (0: no limit). It skips a blob that is not whole, for its writer
-// was never told that it is stored.
-func (v *vault) blobs(ctx context.Context, s storage, stream, kind, filter string, last uint64) iter.Seq2[[]byte, error] {
+// blobs yields the blobs of a stream whose suffixes match the filter ("": all).
+func (v *vault) blobs(ctx context.Context, s storage, stream, kind, filter string) iter.Seq2[[]byte, error] {
+	return contents(v.blobsFrom(ctx, s, stream, kind, filter, 0))
+}
+
+// reported yields the blocks of a round's reports up to the cut: those of a bucket, or all if
+// bucket is "".
+func (v *vault) reported(ctx context.Context, s storage, name, bucket string, cut uint64) iter.Seq2[[]byte, error] {
+	filters := []string{bucket}
+	if bucket != "" {
+		filters = append(filters, suffixCut)
+	}
+	return contents(v.decode("in", s.ReadTo(ctx, streamIn(name), cut, filters...)))
+}
+
+func contents(blobs iter.Seq2[blob, error]) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		for b, err := range v.blobsFrom(ctx, s, stream, kind, filter, 0) {
-			if err == nil && last != 0 && b.place > last {
-				return
-			}
+		for b, err := range blobs {
 			if !yield(b.data, err) {
 				return
 			}
@@ -98,13 +107,19 @@ type blob struct {
 
 // blobsFrom yields the blobs that begin at place from or after it.
 func (v *vault) blobsFrom(ctx context.Context, s storage, stream, kind, filter string, from uint64) iter.Seq2[blob, error] {
+	return v.decode(kind, s.Read(ctx, stream, filter, from))
+}
+
+// decode opens messages and yields the blobs that are whole. It skips one that is not, for its
+// writer was never told that it is stored.
+func (v *vault) decode(kind string, messages iter.Seq2[store.Message, error]) iter.Seq2[blob, error] {
 	return func(yield func(blob, error) bool) {
 		type partial struct {
 			pieces [][]byte
 			have   int
 		}
 		open := map[[16]byte]*partial{}
-		for m, err := range s.Read(ctx, stream, filter, from) {
+		for m, err := range messages {
 			if err != nil {
 				yield(blob{}, err)
 				return

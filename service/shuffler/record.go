@@ -42,7 +42,8 @@ type record struct {
 	// roster while the round is open.
 	Enrolment []byte `json:"enrolment,omitempty"`
 	// Cut is the last place of the stream of reports that counts, set when the round
-	// closes. A report that a frontend stores after it is never acknowledged.
+	// closes: that of the barrier, or in a round that an earlier version has cut, of what was
+	// last then. A report that a frontend stores after it is never acknowledged.
 	Cut    *uint64 `json:"cut,omitempty"`
 	Run    string  `json:"run,omitempty"`    // names the attempt to shuffle that made the chunks
 	Closed []byte  `json:"closed,omitempty"` // the signed statement on the closed round
@@ -53,6 +54,9 @@ type record struct {
 func keyRecord(name string) string { return "round." + name }
 func keyOpen(name string) string   { return "open." + name }
 func keyCounts(name string) string { return "counts." + name + "." }
+
+// suffixCut is the suffix of the barrier in a stream of reports.
+const suffixCut = "cut"
 
 func streamIn(name string) string           { return "in-" + name }
 func streamBuckets(name, run string) string { return "b-" + name + "-" + run }

@@ -24,6 +24,10 @@ type storage interface {
 	StreamSize(ctx context.Context, name string) (bytes, last uint64, err error)
 	Append(ctx context.Context, stream, msgID, suffix string, data []byte) (uint64, error)
 	Read(ctx context.Context, stream, filter string, from uint64) iter.Seq2[store.Message, error]
+	// A barrier is the one message of a stream that has its suffix; see store.AppendOnce.
+	AppendOnce(ctx context.Context, stream, suffix string, data []byte) (uint64, error)
+	Before(ctx context.Context, stream, suffix string, place uint64) (bool, error)
+	ReadTo(ctx context.Context, stream string, to uint64, filters ...string) iter.Seq2[store.Message, error]
 
 	// Objects are large; they are the rosters that a registrar has signed, and counts.
 	PutObject(ctx context.Context, name string, data []byte) error

@@ -216,7 +216,7 @@ func (s *Service) senders(ctx context.Context, ann wire.Announcement, keys links
 	}
 	tags, size := map[[16]byte]struct{}{}, itemSize(ann)
 	name := wire.Digest(ann)
-	for items, err := range v.blobs(ctx, s.store, streamIn(encodeName(name[:])), "in", "", *rec.Cut) {
+	for items, err := range v.reported(ctx, s.store, encodeName(name[:]), "", *rec.Cut) {
 		if err != nil {
 			return nil, err
 		}

@@ -52,51 +52,101 @@ type leaseRecord struct {
 // The fencing token grows from holder to holder, over restarts and migrations, and stays the
 // same through renewals.
 func (s *Store) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (_ Lease, token uint64, err error) {
+	var seen observation
+	for {
+		l, err := s.take(ctx, name, holder, ttl, &seen)
+		switch {
+		case err == nil:
+			return l, l.token, nil
+		case ctx.Err() != nil && seen.by != "":
+			return nil, 0, fmt.Errorf("store: lease %s: %w by %s: %w", name, ErrHeld, seen.by, ctx.Err())
+		case errors.Is(err, ErrConflict):
+			continue
+		case !errors.Is(err, ErrHeld):
+			return nil, 0, err
+		}
+		if !sleep(ctx, min(max(seen.ttl/10, 5*time.Millisecond), 500*time.Millisecond)) {
+			return nil, 0, fmt.Errorf("store: lease %s: %w by %s: %w", name, ErrHeld, seen.by, ctx.Err())
+		}
+	}
+}
+
+// TryAcquire takes the lease if it is free, and else returns ErrHeld at once. It remembers when
+// it saw a holder's record first, so a lease whose holder is gone is free to who tries again
+// after its ttl.
+func (s *Store) TryAcquire(ctx context.Context, name, holder string, ttl time.Duration) (_ Lease, token uint64, err error) {
+	s.mu.Lock()
+	seen := s.tried[name]
+	s.mu.Unlock()
+	l, err := s.take(ctx, name, holder, ttl, &seen)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil:
+		delete(s.tried, name)
+		return l, l.token, nil
+	case errors.Is(err, ErrConflict):
+		err = fmt.Errorf("store: lease %s: %w by another that took it now", name, ErrHeld)
+	case errors.Is(err, ErrHeld):
+		for other, o := range s.tried {
+			if len(s.tried) >= mostTried && time.Since(o.last) > 2*o.ttl {
+				delete(s.tried, other) // nobody tries it any more
+			}
+		}
+		s.tried[name] = seen
+	}
+	return nil, 0, err
+}
+
+// mostTried is the number of leases that TryAcquire remembers before it looks for some to forget.
+const mostTried = 1024
+
+// observation is what was seen of a lease that another holds.
+type observation struct {
+	revision uint64
+	since    time.Time // when this revision was seen first
+	last     time.Time // when the lease was looked at last
+	by       string
+	ttl      time.Duration
+}
+
+// take looks at the lease once. It returns ErrHeld if another has it, and ErrConflict if another
+// took it at the same time.
+func (s *Store) take(ctx context.Context, name, holder string, ttl time.Duration, seen *observation) (*lease, error) {
 	if err := checkKey(name); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	if holder == "" || ttl <= 0 {
-		return nil, 0, fmt.Errorf("store: lease %s: a holder and a ttl above 0 are required", name)
+		return nil, fmt.Errorf("store: lease %s: a holder and a ttl above 0 are required", name)
 	}
-	var seen uint64
-	var since time.Time
-	var by string
-	for {
-		begin := time.Now()
-		e, err := s.get(ctx, "l."+name)
-		var r leaseRecord
-		switch {
-		case errors.Is(err, ErrNotFound):
-		case err != nil && ctx.Err() != nil && by != "":
-			return nil, 0, fmt.Errorf("store: lease %s: %w by %s: %w", name, ErrHeld, by, ctx.Err())
-		case err != nil:
-			return nil, 0, err
-		default:
-			if err := strictJSON(e.Value, &r); err != nil {
-				return nil, 0, fmt.Errorf("store: lease %s: %w", name, err)
-			}
-			if e.Revision != seen {
-				seen, since = e.Revision, begin
-			}
+	begin := time.Now()
+	e, err := s.get(ctx, "l."+name)
+	var r leaseRecord
+	switch {
+	case errors.Is(err, ErrNotFound):
+	case err != nil:
+		return nil, err
+	default:
+		if err := strictJSON(e.Value, &r); err != nil {
+			return nil, fmt.Errorf("store: lease %s: %w", name, err)
 		}
-		dead := s.server != nil && r.Session != s.session
-		if r.Holder == "" || dead || begin.Sub(since) >= r.TTL {
-			l := &lease{s: s, name: name, holder: holder, ttl: ttl}
-			rev, err := l.write(ctx, leaseRecord{Holder: holder, Session: s.session, TTL: ttl}, e.Revision)
-			if err == nil {
-				l.token, l.revision = rev, rev
-				return l, rev, nil
-			}
-			if !errors.Is(err, ErrConflict) {
-				return nil, 0, err
-			}
-			continue
-		}
-		by = r.Holder
-		if !sleep(ctx, min(max(r.TTL/10, 5*time.Millisecond), 500*time.Millisecond)) {
-			return nil, 0, fmt.Errorf("store: lease %s: %w by %s: %w", name, ErrHeld, by, ctx.Err())
+		if e.Revision != seen.revision {
+			seen.revision, seen.since = e.Revision, begin
 		}
 	}
+	seen.last = begin
+	dead := s.server != nil && r.Session != s.session
+	if r.Holder != "" && !dead && begin.Sub(seen.since) < r.TTL {
+		seen.by, seen.ttl = r.Holder, r.TTL
+		return nil, fmt.Errorf("store: lease %s: %w by %s", name, ErrHeld, r.Holder)
+	}
+	l := &lease{s: s, name: name, holder: holder, ttl: ttl}
+	rev, err := l.write(ctx, leaseRecord{Holder: holder, Session: s.session, TTL: ttl}, e.Revision)
+	if err != nil {
+		return nil, err
+	}
+	l.token, l.revision = rev, rev
+	return l, nil
 }
 
 func (l *lease) write(ctx context.Context, r leaseRecord, revision uint64) (uint64, error) {

@@ -69,7 +69,7 @@ func (s *Store) Entries(ctx context.Context) iter.Seq2[Message, error] {
 			return
 		}
 		next := uint64(1)
-		for m, err := range s.read(ctx, s.ledgerName(), s.config.Domain+".ledger", 1) {
+		for m, err := range s.read(ctx, s.ledgerName(), 1, s.config.Domain+".ledger") {
 			if err == nil && m.seq != next {
 				err = fmt.Errorf("store: ledger entry %d is missing", next)
 			}

@@ -43,7 +43,7 @@ func (r *Results) Next(ctx context.Context) (out []Result, err error) {
 	if err := checkSuffix(r.group, false); err != nil {
 		return nil, err
 	}
-	for m, err := range r.q.s.read(ctx, r.q.doneStream(), r.q.doneSubject(r.group+".>"), r.next) {
+	for m, err := range r.q.s.read(ctx, r.q.doneStream(), r.next, r.q.doneSubject(r.group+".>")) {
 		if err != nil {
 			return out, err
 		}

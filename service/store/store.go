@@ -182,6 +182,8 @@ type Store struct {
 
 	mu      sync.Mutex
 	streams map[string]jetstream.Stream // handles of the fixed streams
+	barred  map[string]jetstream.Stream // handles that Before keeps
+	tried   map[string]observation      // leases that TryAcquire has found held
 }
 
 // Init makes an empty store with its ledger. It refuses to replace a store: a fresh ledger
@@ -273,7 +275,7 @@ func open(ctx context.Context, c Config) (*Store, error) {
 
 // connect locks and starts the embedded server or dials the cluster.
 func connect(ctx context.Context, c Config) (_ *Store, err error) {
-	s := &Store{config: c, session: randomID(), streams: map[string]jetstream.Stream{}, async: make(chan struct{}, asyncWindow)}
+	s := &Store{config: c, session: randomID(), streams: map[string]jetstream.Stream{}, barred: map[string]jetstream.Stream{}, tried: map[string]observation{}, async: make(chan struct{}, asyncWindow)}
 	s.open, s.end = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {

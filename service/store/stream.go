@@ -335,15 +335,26 @@ const readAhead = 8 << 20 // bytes that a reader may have in flight
 // wildcards * (one token) and > (the rest); the empty filter matches all. Read stops at an
 // error. The caller may keep the messages.
 func (s *Store) Read(ctx context.Context, stream, filter string, from uint64) iter.Seq2[Message, error] {
+	return s.readAll(ctx, stream, from, filter)
+}
+
+// readAll is Read for the messages that match one of the filters.
+func (s *Store) readAll(ctx context.Context, stream string, from uint64, filters ...string) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
-		if err := errors.Join(checkName("stream", stream), checkSuffix(filter, true)); err != nil {
+		err := checkName("stream", stream)
+		var subjects []string
+		for _, filter := range filters {
+			err = errors.Join(err, checkSuffix(filter, true))
+			if filter == "" {
+				filter = ">"
+			}
+			subjects = append(subjects, s.logSubject(stream, filter))
+		}
+		if err != nil {
 			yield(Message{}, err)
 			return
 		}
-		if filter == "" {
-			filter = ">"
-		}
-		for m, err := range s.read(ctx, s.logName(stream), s.logSubject(stream, filter), from) {
+		for m, err := range s.read(ctx, s.logName(stream), from, subjects...) {
 			if err != nil {
 				yield(Message{}, err)
 				return
@@ -364,7 +375,7 @@ type sequenced struct {
 // read delivers through an ordered consumer, which is made anew after a gap. In a cluster any
 // replica may serve it, even one that is behind; so at what seems to be the end read asks the
 // stream's leader whether there is more.
-func (s *Store) read(ctx context.Context, full, subject string, from uint64) iter.Seq2[sequenced, error] {
+func (s *Store) read(ctx context.Context, full string, from uint64, subjects ...string) iter.Seq2[sequenced, error] {
 	return func(yield func(sequenced, error) bool) {
 		what := "read " + full
 		// The number of messages now marks the end.
@@ -379,7 +390,7 @@ func (s *Store) read(ctx context.Context, full, subject string, from uint64) ite
 		}
 		c, err := retry(ctx, s, func(ctx context.Context) (jetstream.Consumer, error) {
 			return s.js.OrderedConsumer(ctx, full, jetstream.OrderedConsumerConfig{
-				FilterSubjects: []string{subject}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
+				FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
 				OptStartSeq: max(from, 1), InactiveThreshold: 30 * time.Second})
 		})
 		if err != nil {
@@ -388,7 +399,7 @@ func (s *Store) read(ctx context.Context, full, subject string, from uint64) ite
 		}
 		pending, next := c.CachedInfo().NumPending, max(from, 1)
 		if pending == 0 {
-			if ok, err := s.more(ctx, h, subject, next, last); !ok {
+			if ok, err := s.more(ctx, h, next, last, subjects...); !ok {
 				s.js.DeleteConsumer(ctx, full, c.CachedInfo().Name)
 				if err != nil {
 					yield(sequenced{}, s.fail(what, err))
@@ -409,7 +420,7 @@ func (s *Store) read(ctx context.Context, full, subject string, from uint64) ite
 		}()
 		for {
 			if pending == 0 {
-				ok, err := s.more(ctx, h, subject, next, last)
+				ok, err := s.more(ctx, h, next, last, subjects...)
 				if err != nil {
 					yield(sequenced{}, s.fail(what, err))
 				}
@@ -437,17 +448,22 @@ func (s *Store) read(ctx context.Context, full, subject string, from uint64) ite
 	}
 }
 
-// more asks the stream's leader for a message of the subject whose sequence lies between next
-// and last.
-func (s *Store) more(ctx context.Context, h jetstream.Stream, subject string, next, last uint64) (bool, error) {
-	if next > last {
-		return false, nil
+// more asks the stream's leader for a message of one of the subjects whose sequence lies between
+// next and last.
+func (s *Store) more(ctx context.Context, h jetstream.Stream, next, last uint64, subjects ...string) (bool, error) {
+	for _, subject := range subjects {
+		if next > last {
+			return false, nil
+		}
+		m, err := retry(ctx, s, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+			return h.GetMsg(ctx, next, jetstream.WithGetMsgSubject(subject))
+		})
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		if err != nil || m.Sequence <= last {
+			return err == nil, err
+		}
 	}
-	m, err := retry(ctx, s, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
-		return h.GetMsg(ctx, next, jetstream.WithGetMsgSubject(subject))
-	})
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return false, nil
-	}
-	return err == nil && m.Sequence <= last, err
+	return false, nil
 }

@@ -20,7 +20,7 @@ func TestMoreAsksTheLeader(t *testing.T) {
 		next, last uint64
 		want       bool
 	}{{"a", 1, 5, true}, {"a", 3, 5, true}, {"a", 4, 5, false}, {"b", 4, 5, true}, {"b", 5, 4, false}, {"b", 3, 3, false}, {">", 5, 5, true}, {">", 6, 9, false}, {"c", 1, 5, false}} {
-		if got, err := s.more(ctx, h, s.logSubject("log", c.suffix), c.next, c.last); err != nil || got != c.want {
+		if got, err := s.more(ctx, h, c.next, c.last, s.logSubject("log", c.suffix)); err != nil || got != c.want {
 			t.Errorf("%+v: %v, %v", c, got, err)
 		}
 	}

@@ -1,0 +1,123 @@
+package shuffler
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/store"
+)
+
+// stale is a store one of whose servers does not know what others have written: once it is told
+// to, it answers with records as they were.
+type stale struct {
+	*memory
+	lock sync.Mutex
+	old  map[string]store.Entry
+}
+
+func (s *stale) Get(ctx context.Context, key string) (store.Entry, error) {
+	s.lock.Lock()
+	e, ok := s.old[key]
+	s.lock.Unlock()
+	if ok {
+		return e, nil
+	}
+	return s.memory.Get(ctx, key)
+}
+
+func (s *stale) stop(t *testing.T) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.old = map[string]store.Entry{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, e := range s.values {
+		if strings.HasPrefix(key, keyRecord("")) {
+			s.old[key] = e
+		}
+	}
+	if len(s.old) == 0 {
+		t.Error("no record is stale")
+	}
+}
+
+// A frontend that is shown the round as open, long after it was cut, acknowledges nothing that is
+// not in the batch.
+func TestAStaleRecordAcknowledgesNothingBehindTheCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 4)
+		worker := w.start(w.config())
+		behind := &stale{memory: &memory{state: w.state}}
+		c := w.config()
+		c.FrontendOnly, c.Store = true, behind
+		front := w.start(c)
+		ann := front.announcement(1)
+		front.open(ann)
+		front.send(w.report(ann, 0, 0))
+		behind.stop(t)
+		front.send(w.report(ann, 1, 0)) // the round is open indeed
+		d := wire.Digest(ann)
+		if err := worker.close(t.Context(), encodeName(d[:]), ann); err != nil {
+			t.Fatal(err)
+		}
+		front.refused(wire.Closed, "", "POST", "/v1/report", w.report(ann, 2, 0))
+		word := worker.closed(ann)
+		want, _ := w.expected(ann, [][2]int{{0, 0}, {1, 0}})
+		if got := worker.fetch(Coordinator, ann, word); !slices.EqualFunc(got, want, bytes.Equal) {
+			t.Errorf("the batch holds %d reports", len(got))
+		}
+	})
+}
+
+// A round that an earlier version has cut, at what was last in a stream without a barrier, ends
+// with the reports up to there.
+func TestCutOfAnEarlierVersion(t *testing.T) {
+	for cut := range uint64(4) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 4)
+			w.min = 1
+			n := w.start(w.config())
+			ann := n.announcement(1)
+			n.open(ann)
+			var sent [][2]int
+			for i := range 3 {
+				n.send(w.report(ann, i, 0)) // a block each
+				if uint64(i) < cut {
+					sent = append(sent, [2]int{i, 0})
+				}
+			}
+			n.stop()
+			d := wire.Digest(ann)
+			key := keyRecord(encodeName(d[:]))
+			rec, err := decodeRecord(w.state.values[key])
+			if err != nil {
+				t.Fatal(err)
+			}
+			rec.State, rec.Cut = Closing, &cut
+			e := w.state.values[key]
+			if e.Value, err = json.Marshal(rec); err != nil {
+				t.Fatal(err)
+			}
+			w.state.values[key] = e
+			n = w.start(w.config())
+			word := n.closed(ann)
+			if word.Reports != int64(cut) || word.Void != (cut == 0) {
+				t.Fatalf("cut at %d: %+v", cut, word)
+			}
+			if cut == 0 {
+				return
+			}
+			want, _ := w.expected(ann, sent)
+			if got := n.fetch(Coordinator, ann, word); !slices.EqualFunc(got, want, bytes.Equal) {
+				t.Errorf("cut at %d: the batch holds %d reports", cut, len(got))
+			}
+		})
+	}
+}
