@@ -34,9 +34,13 @@ func (c *Coordinator) NewTally() (*Tally, error) {
 	if c.reports == nil {
 		return nil, errors.New("coordinator: the charged batch was not received again")
 	}
-	t := &Tally{mechanism: c.reports, round: c.opened, Sum: make([]int64, c.reports.Facts().Dim)}
-	t.distinct, _ = c.reports.(randomizer.Distinct)
-	return t, nil
+	return newTally(c.reports, c.opened), nil
+}
+
+func newTally(m randomizer.Mechanism, round int64) *Tally {
+	t := &Tally{mechanism: m, round: round, Sum: make([]int64, m.Facts().Dim)}
+	t.distinct, _ = m.(randomizer.Distinct)
+	return t
 }
 
 // Open validates a message and adds it. A message out of shape or range is counted as rejected

@@ -1,6 +1,6 @@
 // Package envelope seals messages between the roles. It seals reports, to the shuffler on the
-// outside and to the coordinator and the second aggregator on the inside, and the shuffler's
-// answer to a client that asks for a session. It is HPKE (RFC 9180, base mode, from the
+// outside and to the coordinator and the second aggregator on the inside, the shuffler's answer to
+// a client that asks for a session, and the key of a round to the coordinator's workers. It is HPKE (RFC 9180, base mode, from the
 // standard library) with riffle's labels, key ids and expiry.
 //
 // A sealed message is bound to its reader's role (HPKE's info) and to the round (additional
@@ -26,6 +26,7 @@ const (
 	Coordinator Reader = "riffle/1 seal coordinator"
 	Aggregator  Reader = "riffle/1 seal aggregator"
 	Client      Reader = "riffle/1 seal session"
+	Worker      Reader = "riffle/1 seal worker"
 )
 
 // ErrOpen is wrapped if a message cannot be opened. The cause, which is not revealed, is
@@ -158,9 +159,9 @@ func (k *PrivateKey) OpenSession(m wire.SessionRequest, b []byte) (wire.Session,
 }
 
 func (r *Keyring) open(id [8]byte, to Reader, header, extra, sealed []byte) ([]byte, error) {
-	k, ok := r.byID[id]
-	if !ok {
-		return nil, fmt.Errorf("%w: %x", ErrKey, id)
+	k, err := r.Key(id)
+	if err != nil {
+		return nil, err
 	}
 	return k.open(to, header, extra, sealed)
 }

@@ -103,3 +103,12 @@ func NewKeyring(keys ...*PrivateKey) (*Keyring, error) {
 	slices.SortStableFunc(r.Keys, func(a, b wire.Key) int { return cmp.Compare(b.Expires, a.Expires) })
 	return r, nil
 }
+
+// Key returns the private key of that id.
+func (r *Keyring) Key(id [8]byte) (*PrivateKey, error) {
+	k, ok := r.byID[id]
+	if !ok {
+		return nil, fmt.Errorf("%w: %x", ErrKey, id)
+	}
+	return k, nil
+}

@@ -43,6 +43,8 @@ const (
 	KindTokenRequest   byte = 25
 	KindReceipts       byte = 28
 	KindHead           byte = 40 // how far a ledger was written
+	KindOpening        byte = 46 // a range of a batch, for one of the coordinator's workers
+	KindOpened         byte = 47 // its tally
 
 	// Kinds 8 and 12 are retired: a signed ask, and a request for a session that was not
 	// sealed.
@@ -71,13 +73,13 @@ type labelled[T any] interface {
 	label() Label
 }
 
-// Digest identifies an [Agreed], [Announcement], [Enrolment], [Entry], [Exclusion], [HeadStatement], [ProofKey],
+// Digest identifies an [Agreed], [Announcement], [Enrolment], [Entry], [Exclusion], [HeadStatement], [Opening], [ProofKey],
 // [Proofs], [Receipts], [Roster], [RoundClosed], [SessionRequest], [Task], [TokenKeys] or [TokenRequest]: it is what a signature of the message is over. An Entry's
 // digest also identifies all entries before it. A Task's digest is the task's id.
 func Digest[T any, P labelled[T]](m T) [32]byte { return hash(P(&m).label(), Encode[T, P](m)) }
 
 // Encode returns the encoding of a message: an [Agreed], [Announcement], [Ask], [Chunk], [Enrolment],
-// [Entry], [Exclusion], [Header], [HeadStatement], [Partial], [ProofKey], [Proofs], [Receipts], [Roster], [RoundClosed], [Session],
+// [Entry], [Exclusion], [Header], [HeadStatement], [Opened], [Opening], [Partial], [ProofKey], [Proofs], [Receipts], [Roster], [RoundClosed], [Session],
 // [SessionRequest], [ShareIDs], [Task], [TokenKeys] or [TokenRequest].
 func Encode[T any, P message[T]](m T) []byte {
 	c := codec{b: []byte{Version, P(&m).kind()}}

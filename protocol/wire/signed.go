@@ -35,6 +35,8 @@ const (
 	LabelTokens       Label = "riffle/1 tokens"
 	LabelReceipts     Label = "riffle/1 receipts"
 	LabelHead         Label = "riffle/1 head"
+	LabelOpening      Label = "riffle/1 opening"
+	LabelOpened       Label = "riffle/1 opened"
 )
 
 // ErrSignature is wrapped if a signature is wrong.

@@ -138,6 +138,10 @@ func messages() []vector {
 		vectorOf("head", HeadStatement{Population: ID{1}, Head: *told.Ledger}),
 		vectorOf("session-2", Session{Expires: session.Expires, Key: session.Key, Taken: &ann.Population}),
 		vectorOf("head-0", HeadStatement{Population: ID{1}}),
+		vectorOf("opening", Opening{Announcement: fill(4), Task: []byte("a task"), Size: 300, From: 64, Keys: [][]byte{[]byte("to one"), []byte("to another")}, Digests: [][32]byte{fill(15), fill(16)}}),
+		vectorOf("opened", Opened{Announcement: fill(4), From: 64, To: 66, Ticket: fill(17), Accepted: 3, WrongKey: 1, OutOfRange: 2, Sum: []int64{5, 0, -7},
+			Identities: [][16]byte{{1}, {1}, {2}}, Receipts: []ID{{}, {3}, {4}, {5}}}),
+		vectorOf("opened-plain", Opened{Announcement: fill(4), To: 1, Accepted: 9, Sum: []int64{1}}),
 	}
 }
 
