@@ -3,7 +3,9 @@
 package durable
 
 import (
+	"bytes"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -45,16 +47,100 @@ func write(path string, data []byte, mode os.FileMode) (err error) {
 	return SyncDir(dir)
 }
 
-// Append adds data to the end of path and syncs it.
+// Append adds data to the end of path and syncs it; of a file that it makes or that was empty, the
+// name too. After a power failure during the call the end may hold a part of data, and zeros in
+// place of others: see [Text].
 func Append(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
-	if _, err = f.Write(data); err == nil {
+	info, err := f.Stat()
+	if err == nil {
+		_, err = f.Write(data)
+	}
+	if err == nil {
 		err = f.Sync()
 	}
-	return errors.Join(err, f.Close())
+	if err = errors.Join(err, f.Close()); err != nil || info.Size() > 0 {
+		return err
+	}
+	return SyncDir(filepath.Dir(path))
+}
+
+// Text returns the bytes of a text before the first zero byte. A file system may store a file's new
+// size, or later blocks of an appended text, before the others, which then read as zeros. Nothing
+// after a zero was synced, because a sync covers all that is before.
+func Text(b []byte) []byte {
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		return b[:i]
+	}
+	return b
+}
+
+// MkdirAll makes a directory, and those above that are missing, durably.
+func MkdirAll(dir string, mode os.FileMode) error {
+	info, err := os.Stat(dir)
+	if err == nil && info.IsDir() {
+		return nil
+	}
+	if err == nil {
+		return &os.PathError{Op: "mkdir", Path: dir, Err: errors.New("is not a directory")}
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	parent := filepath.Dir(dir)
+	if parent != dir {
+		if err := MkdirAll(parent, mode); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(dir, mode); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return SyncDir(parent)
+}
+
+// Remove removes a file or an empty directory, durably. If there is none the error wraps
+// os.ErrNotExist, and what removed it before is durable.
+func Remove(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	} else if synced := SyncDir(filepath.Dir(path)); err == nil {
+		return synced
+	} else {
+		return errors.Join(err, synced)
+	}
+}
+
+// Sync makes the content of a file durable, whoever wrote it. A process that acts upon what an earlier
+// one left calls it first: what was only written can be read, and is lost with the power.
+func Sync(path string) error {
+	flag := os.O_RDONLY
+	if runtime.GOOS == "windows" {
+		flag = os.O_RDWR // files open for reading cannot be synced there
+	}
+	f, err := os.OpenFile(path, flag, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// SyncTree makes all files and directories below dir durable, and dir.
+func SyncTree(dir string) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			return SyncDir(path)
+		case d.Type().IsRegular():
+			return Sync(path)
+		}
+		return nil
+	})
 }
 
 // SyncDir makes renames and removals in a directory durable. On Windows it does

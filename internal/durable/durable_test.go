@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -80,5 +81,47 @@ func TestModes(t *testing.T) {
 		if err != nil || info.Mode() != c.want {
 			t.Errorf("mode %v, %v, want %v", info.Mode(), err, c.want)
 		}
+	}
+}
+
+func TestTextEndsAtZeros(t *testing.T) {
+	for in, want := range map[string]string{"": "", "a\nb": "a\nb", "a\n\x00\x00b\n": "a\n", "\x00": ""} {
+		if got := string(Text([]byte(in))); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestMkdirAllAndRemove(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, "a", "b", "c")
+	for range 2 {
+		if err := MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(dir, "f")
+	if err := Append(file, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := MkdirAll(filepath.Join(file, "d"), 0o700); err == nil {
+		t.Error("a directory inside a file")
+	}
+	if err := MkdirAll(file, 0o700); err == nil {
+		t.Error("a directory in a file's place")
+	}
+	if err := errors.Join(Sync(file), SyncTree(root), Remove(file)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{file, filepath.Join(root, "none", "f")} {
+		if err := Remove(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("removed what is not there: %v", err)
+		}
+	}
+	if err := Remove(filepath.Join(root, "a")); err == nil {
+		t.Error("removed a full directory")
+	}
+	if err := SyncTree(filepath.Join(root, "none")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("synced what is not there: %v", err)
 	}
 }

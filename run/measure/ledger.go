@@ -106,6 +106,11 @@ func OpenLedger(ctx context.Context, path string, b Budget) (_ *Ledger, err erro
 			err = errors.Join(err, l.Close())
 		}
 	}()
+	if info != nil { // an earlier process may have ended before its sync
+		if err := errors.Join(durable.Sync(path), durable.SyncDir(filepath.Dir(path))); err != nil {
+			return nil, fmt.Errorf("measure: ledger %w", err)
+		}
+	}
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("measure: ledger %w", err)
@@ -176,7 +181,7 @@ func begin(path string, b Budget) ([]byte, error) {
 		// Nothing was charged: without the file the next question can begin it again.
 		return nil, fmt.Errorf("measure: ledger %w", errors.Join(err, os.Remove(path)))
 	}
-	return raw, durable.SyncDir(filepath.Dir(path))
+	return raw, nil
 }
 
 // readLedger reads a file. It cuts off a half of a last line: the process that wrote it ended before
@@ -185,6 +190,8 @@ func readLedger(path string, raw []byte) (head ledgerHead, lines []ledgerLine, e
 	fail := func(n int, err error) (ledgerHead, []ledgerLine, error) {
 		return head, nil, fmt.Errorf("measure: ledger %s: line %d: %w", path, n, err)
 	}
+	size := len(raw)
+	raw = durable.Text(raw)
 	whole := bytes.LastIndexByte(raw, '\n') + 1
 	if whole == 0 {
 		return fail(1, errors.New("not a ledger of riffle measure"))
@@ -208,9 +215,9 @@ func readLedger(path string, raw []byte) (head ledgerHead, lines []ledgerLine, e
 		}
 		lines = append(lines, line)
 	}
-	if whole < len(raw) {
+	if whole < size {
 		var line ledgerLine
-		if strictly(raw[whole:], &line) == nil { // an editor may have taken its end; its answer may be known
+		if size == len(raw) && strictly(raw[whole:], &line) == nil { // an editor may have taken its end; its answer may be known
 			lines, err = append(lines, line), durable.Append(path, []byte("\n"))
 		} else {
 			err = durable.Truncate(path, int64(whole))

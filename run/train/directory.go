@@ -48,7 +48,7 @@ func createDirectory(dir string, c Config) error {
 		}
 		return inputError("out: %s already holds %s; choose a new directory, or continue that run with --resume", dir, what)
 	}
-	if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(CheckpointFile)), 0o755); err != nil {
+	if err := durable.MkdirAll(filepath.Join(dir, filepath.Dir(CheckpointFile)), 0o755); err != nil {
 		return inputError("out: %v", err)
 	}
 	text, err := yaml.Marshal(c.Fields())

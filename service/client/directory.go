@@ -21,7 +21,7 @@ func (d directory) Path(name string) string {
 // not there now.
 func (d directory) make() error {
 	outboxes := d.Path(outboxDir)
-	if err := os.MkdirAll(outboxes, 0o700); err != nil {
+	if err := durable.MkdirAll(outboxes, 0o700); err != nil {
 		return err
 	}
 	// Nobody else on the machine may see what these clients take part in.
@@ -44,7 +44,30 @@ func (d directory) Lock() (unlock func() error, err error) {
 	if err := os.Chmod(d.Path(ledgerFile), 0o600); err != nil {
 		return nil, errors.Join(err, unlock())
 	}
+	if err := d.settle(); err != nil {
+		return nil, errors.Join(err, unlock())
+	}
 	return unlock, nil
+}
+
+// settle makes durable what an earlier process has written, perhaps without a sync: this one sends the
+// reports that it finds charged, and the charge must outlast them. Tokens need none: they are written at
+// once, and wiped again.
+func (d directory) settle() error {
+	for _, name := range []string{"", outboxDir, receiptsDir, tokensDir} {
+		if err := durable.SyncDir(d.Path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := durable.Sync(d.Path(ledgerFile)); err != nil {
+		return err
+	}
+	for _, dir := range []string{outboxDir, receiptsDir} {
+		if err := durable.SyncTree(d.Path(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 func (d directory) List(name string) (names []string, err error) {
@@ -70,20 +93,15 @@ func (d directory) ReadAt(name string, b []byte, from int64) error {
 func (d directory) Write(name string, content []byte) error {
 	path := d.Path(name)
 	dir := filepath.Dir(path)
-	made := false
 	if dir != filepath.Clean(string(d)) {
-		err := os.Mkdir(dir, 0o700)
-		if made = err == nil; err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := durable.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
 		if err := os.Chmod(dir, 0o700); err != nil {
 			return err
 		}
 	}
-	if err := durable.WritePrivate(path, content); err != nil || !made {
-		return err
-	}
-	return durable.SyncDir(string(d))
+	return durable.WritePrivate(path, content)
 }
 
 func (d directory) Append(name string, more []byte) error { return durable.Append(d.Path(name), more) }
@@ -105,10 +123,4 @@ func (d directory) Zero(name string, from, to int64) (err error) {
 	return file.Sync()
 }
 
-func (d directory) Remove(name string) error {
-	path := d.Path(name)
-	if err := os.Remove(path); err != nil {
-		return err
-	}
-	return durable.SyncDir(filepath.Dir(path))
-}
+func (d directory) Remove(name string) error { return durable.Remove(d.Path(name)) }

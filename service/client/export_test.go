@@ -1,7 +1,10 @@
 package client
 
 import (
+	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"time"
 
 	"github.com/riffle-dp/riffle/mechanism/rng"
@@ -54,4 +57,68 @@ func (f *Fleet) ReadList(from io.Reader, ann wire.Announcement, c wire.RoundClos
 		return 0, err
 	}
 	return len(s.own), nil
+}
+
+// DirectoryStore is the store of a directory.
+func DirectoryStore(dir string) Store { return directory(dir) }
+
+// OpenedBook is what a process finds in a client's directory, by the digests of sealed reports.
+type OpenedBook struct {
+	Charged, Left map[[32]byte]bool
+	Head          int64 // entries of the furthest head
+}
+
+// OpenBook opens a client's directory as a process does that starts.
+func OpenBook(dir string) (o OpenedBook, err error) {
+	s := directory(dir)
+	b, err := openBook(s)
+	if err != nil {
+		return o, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	h, err := openHeads(s)
+	if err != nil {
+		return o, err
+	}
+	for _, t := range h.last {
+		o.Head = max(o.Head, t.Entries)
+	}
+	raw, err := s.Read(ledgerFile)
+	if err != nil {
+		return o, err
+	}
+	all, _, _, err := decodeBook(raw)
+	if err != nil {
+		return o, err
+	}
+	o.Charged, o.Left = map[[32]byte]bool{}, map[[32]byte]bool{}
+	for _, d := range all {
+		if d.times > 0 {
+			o.Charged[d.sealed] = true
+			if b.clients[d.client].Of(d.task).Round < d.round {
+				return o, fmt.Errorf("round %d is not decided", d.round)
+			}
+		}
+	}
+	for _, box := range b.left {
+		for _, r := range box.reports {
+			o.Left[r.digest] = true
+		}
+	}
+	return o, nil
+}
+
+// TokenFiles checks that a directory's files of tokens can be read.
+func TokenFiles(dir string) error {
+	names, err := directory(dir).List(tokensDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, name := range names {
+		b, err := directory(dir).Read(tokensDir + "/" + name)
+		if rest := len(b) - len(tokensHeader) - 1; err != nil || name[0] != '.' && rest != 32 && (rest <= 0 || rest%wire.TokenBytes != 0) {
+			return fmt.Errorf("%s has %d bytes, %v", name, len(b), err)
+		}
+	}
+	return nil
 }

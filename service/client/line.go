@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
@@ -134,7 +135,7 @@ func keep(id wire.ID, h *client.History) []decision {
 var errBook = errors.New("client: the ledger is damaged")
 
 // decodeBook reads a ledger's bytes. It returns the decisions, the check of the last one, and
-// the number of bytes they take; a torn line may follow.
+// the number of bytes they take; a torn line may follow, and others after zeros.
 func decodeBook(b []byte) (all []decision, last check, size int, err error) {
 	if !bytes.HasPrefix(b, []byte(bookHeader)) {
 		if strings.HasPrefix(string(b), "riffle-client-ledger ") {
@@ -142,6 +143,7 @@ func decodeBook(b []byte) (all []decision, last check, size int, err error) {
 		}
 		return nil, last, 0, fmt.Errorf("%w: it does not start as one", errBook)
 	}
+	b = durable.Text(b)
 	last = bookStart()
 	size = len(bookHeader)
 	rounds := map[string]int64{}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
@@ -19,7 +20,7 @@ import (
 //	mine CLIENT RECEIPT…          written before the report is charged; only after look
 //	taken CLIENT                  written when the shuffler has answered that it has the report
 //
-// A last line without its newline does not count.
+// A last line without its newline does not count, nor does what follows a zero byte.
 const (
 	receiptsDir    = "receipts"
 	receiptsHeader = "riffle-client-receipts 1\n"
@@ -64,6 +65,7 @@ func decodeKept(b []byte) (k kept, size int, err error) {
 	if !bytes.HasPrefix(b, []byte(receiptsHeader)) {
 		return damaged(1, "not a file of this version")
 	}
+	b = durable.Text(b)
 	size = len(receiptsHeader)
 	for n := 2; ; n++ {
 		line, _, whole := bytes.Cut(b[size:], []byte("\n"))

@@ -130,13 +130,16 @@ func (f *Fleet) fill(ctx context.Context, m *member, p *purse, t *client.Terms) 
 		return fmt.Errorf("client: %w: %v", errStore, err)
 	}
 	rest, ok := bytes.CutPrefix(b, []byte(tokensHeader))
-	want := len(p.keys.Epoch().Moduli)
+	want, left := len(p.keys.Epoch().Moduli), 0
 	switch {
 	case ok && len(rest) == 1+32 && rest[0] == kindSeed:
 		if err := f.buy(ctx, m, p, t, [32]byte(rest[1:])); err != nil {
 			return err
 		}
 	case ok && len(rest) == 1+want*wire.TokenBytes && rest[0] == kindTokens:
+		// A power failure may have kept any part of a wipe: it begins again at the first token that is left.
+		for left = 0; left < want && [wire.TokenBytes]byte(rest[1+left*wire.TokenBytes:]) == none; left++ {
+		}
 	default:
 		return client.Refuse(client.CauseTokens, "the file of this client's tokens is damaged")
 	}
@@ -146,8 +149,11 @@ func (f *Fleet) fill(ctx context.Context, m *member, p *purse, t *client.Terms) 
 		decided = s.Round
 	}
 	m.mu.Unlock()
-	return p.wipe(decided)
+	return p.wipe(decided, left)
 }
+
+// none is a token that was wiped.
+var none [wire.TokenBytes]byte
 
 // buy asks the registrar for all tokens that follow from a seed, and replaces the seed by them.
 func (f *Fleet) buy(ctx context.Context, m *member, p *purse, t *client.Terms, seed [32]byte) error {
@@ -210,16 +216,17 @@ func (p *purse) take(task [32]byte, round, messages int64) ([][wire.TokenBytes]b
 
 func offset(place int) int64 { return int64(len(tokensHeader)) + 1 + int64(place)*wire.TokenBytes }
 
-// wipe overwrites the tokens of all rounds up to this one. Whoever finds the file later cannot
-// tell by them which reports were this client's.
-func (p *purse) wipe(round int64) (err error) {
+// wipe overwrites the tokens of all rounds up to this one, from place left on; if that is below 0, from the
+// first after those that this process has wiped. Whoever finds the file later cannot tell by them which
+// reports were this client's.
+func (p *purse) wipe(round int64, left int) (err error) {
 	end, ok := p.keys.Place(round+1, 0)
 	if !ok {
 		if end = len(p.keys.Epoch().Moduli); round < 1 {
 			end = 0
 		}
 	}
-	if end == 0 {
+	if end <= left || end == 0 {
 		return nil
 	}
 	defer func() {
@@ -227,10 +234,12 @@ func (p *purse) wipe(round int64) (err error) {
 			err = fmt.Errorf("client: %w: %v", errStore, err)
 		}
 	}()
-	// Tokens are wiped in their order, so what lies before zeros are zeros, also after a crash.
+	if left >= 0 {
+		return p.store.Zero(p.name, offset(left), offset(end))
+	}
+	// Tokens are wiped in their order, so what lies before zeros are zeros.
 	// A browser's store loads the file for each read: several are read at once.
 	const atOnce = 64
-	var none [wire.TokenBytes]byte
 	from := end
 	for found := false; from > 0 && !found; {
 		n := min(from, atOnce)
@@ -269,5 +278,5 @@ func (m *member) spend(t *client.Terms, round int64) error {
 	if p == nil {
 		return nil
 	}
-	return p.wipe(round)
+	return p.wipe(round, -1)
 }

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/protocol/envelope"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/client"
@@ -47,7 +48,10 @@ func WriteNew(path string, data []byte, mode os.FileMode) (err error) {
 	if err == nil {
 		err = f.Sync()
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = durable.SyncDir(filepath.Dir(path))
+	}
+	if err != nil {
 		return fmt.Errorf("config: %w", err)
 	}
 	return nil
@@ -61,7 +65,7 @@ func absent(dir string, names ...string) error {
 			return fmt.Errorf("config: %s is there already, and keys are never overwritten: %w", filepath.Join(dir, name), os.ErrExist)
 		}
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := durable.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("config: %w", err)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/service/client"
 	"github.com/riffle-dp/riffle/service/config"
@@ -92,7 +93,7 @@ func initMarked(ctx context.Context, c store.Config, path string, save func() er
 	if _, err := os.Lstat(path); err == nil {
 		return fmt.Errorf("operate: the high-water mark %s exists already: %w", path, store.ErrExists)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := durable.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("operate: %w", err)
 	}
 	err := store.Init(ctx, c)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
@@ -34,7 +35,7 @@ type recorder struct {
 func newRecorder(dir string, w wire.Task, m randomizer.Mechanism) (*recorder, error) {
 	id := wire.Digest(w)
 	dir = filepath.Join(dir, hex.EncodeToString(id[:]))
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := durable.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("operate: %w", err)
 	}
 	_, keyed := m.(randomizer.Keyed)
@@ -100,7 +101,7 @@ func (r *recorder) sum(round int64, counts []int64, clients int64) error {
 // discard removes the record of a round that gives no step.
 func (r *recorder) discard(round int64) error {
 	r.close()
-	if err := os.Remove(recordPath(r.dir, round)); !absentFile(err) {
+	if err := durable.Remove(recordPath(r.dir, round)); !absentFile(err) {
 		return err
 	}
 	return nil

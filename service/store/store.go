@@ -48,6 +48,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/riffle-dp/riffle/internal/durable"
 )
 
 const (
@@ -194,7 +196,7 @@ func Init(ctx context.Context, c Config) error {
 		return err
 	}
 	if c.Dir != "" {
-		if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		if err := durable.MkdirAll(c.Dir, 0o700); err != nil {
 			return fmt.Errorf("store: %w", err)
 		}
 	}
