@@ -60,7 +60,7 @@ var mustNotReach = map[string][]string{
 
 // limited holds imports that only the named packages may make.
 var limited = map[string][]string{
-	"math/rand/v2": {"mechanism/rng"},
+	"math/rand/v2": {"mechanism/rng", "internal/netlab"},
 	// Plots are drawn in one place.
 	"gonum.org/v1/plot": {"internal/picture"},
 	"math/rand":         {},
@@ -79,7 +79,7 @@ var limited = map[string][]string{
 	"github.com/cloudflare/circl/simd/keccakf1600": {"mechanism/vecsum/pine"},
 	// Browsers are for tests, and so is what imports testing.
 	"github.com/chromedp/chromedp": {"internal/browsertest"},
-	"testing":                      {"internal/browsertest", "internal/golden", "internal/longtest", "learn/external/externaltest"},
+	"testing":                      {"internal/browsertest", "internal/golden", "internal/longtest", "internal/netlab", "learn/external/externaltest"},
 	"github.com/riffle-dp/riffle/internal/golden": {},
 	// The broker is one package's business.
 	"github.com/nats-io/nats-server/v2/server": {"service/store", "service/store/natstest"},

@@ -18,18 +18,24 @@ import (
 // cluster is three NATS servers as processes. Its domains share it, to spare a small
 // machine three more; their streams are apart.
 type cluster struct {
-	t     *testing.T
-	nodes []natstest.Node
-	procs []*exec.Cmd
+	t      *testing.T
+	nodes  []natstest.Node
+	procs  []*exec.Cmd
+	launch func(node int, cmd *exec.Cmd) error // starts a node
 }
 
-func newCluster(t *testing.T) *cluster {
+// newCluster starts the servers. launch starts one where it belongs, on hosts[i]; without hosts
+// all are on loopback.
+func newCluster(t *testing.T, launch func(int, *exec.Cmd) error, hosts ...string) *cluster {
 	t.Helper()
-	nodes, err := natstest.NewNodes(3, shortDir(t))
+	nodes, err := natstest.NewNodes(3, shortDir(t), hosts...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{t, nodes, make([]*exec.Cmd, len(nodes))}
+	if launch == nil {
+		launch = func(_ int, cmd *exec.Cmd) error { return cmd.Start() }
+	}
+	c := &cluster{t, nodes, make([]*exec.Cmd, len(nodes)), launch}
 	t.Cleanup(func() { c.kill(0, 1, 2) })
 	c.start(0, 1, 2)
 	return c
@@ -47,7 +53,7 @@ func (c *cluster) start(which ...int) {
 		cmd.Stderr = os.Stderr
 		out, err := cmd.StdoutPipe()
 		if err == nil {
-			err = cmd.Start()
+			err = c.launch(i, cmd)
 		}
 		if err != nil {
 			c.t.Fatal(err)
@@ -132,7 +138,7 @@ func TestGrow(t *testing.T) {
 	before := d.last.LedgerEntries
 	d.stop(operate.RoleCoordinator, operate.RoleShuffler) // clients go on asking
 	at("stopped")
-	c := newCluster(t)
+	c := newCluster(t, nil)
 	at("nodes")
 	c.migrate(d)
 	at("migrated")

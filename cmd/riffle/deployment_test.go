@@ -41,10 +41,14 @@ type deployment struct {
 	task    string
 	configs map[string]string // by process: the roles and clients-0, clients-1 …
 	running map[string]*served
-	leader  string           // the coordinator that is asked; "": the first
-	models  map[int64]string // digest of the model seen after a round
-	last    *operatorv1.Task // seen last
+	launch  func(name string, cmd *exec.Cmd) error // starts a process; nil: on this machine
+	leader  string                                 // the coordinator that is asked; "": the first
+	models  map[int64]string                       // digest of the model seen after a round
+	last    *operatorv1.Task                       // seen last
 }
+
+// frontName is a second shuffler's process, which takes reports and closes no rounds.
+const frontName = operate.RoleShuffler + ".front"
 
 // served is a process that was started.
 type served struct {
@@ -174,8 +178,10 @@ func (d *deployment) clients() (out []string) {
 
 func (d *deployment) all() []string {
 	out := append(d.roles(), d.clients()...)
-	if d.configs[standbyName] != "" {
-		out = append(out, standbyName)
+	for _, name := range []string{standbyName, frontName} {
+		if d.configs[name] != "" {
+			out = append(out, name)
+		}
 	}
 	return out
 }
@@ -197,7 +203,12 @@ func (d *deployment) start(names ...string) {
 		}
 		s := &served{cmd: process(d.t, args...), done: make(chan struct{})}
 		s.cmd.Stdout, s.cmd.Stderr = log, log
-		if err := s.cmd.Start(); err != nil {
+		if d.launch != nil {
+			err = d.launch(name, s.cmd)
+		} else {
+			err = s.cmd.Start()
+		}
+		if err != nil {
 			d.t.Fatal(err)
 		}
 		log.Close()
@@ -387,7 +398,7 @@ func (d *deployment) finish(limit time.Duration) taskOutcome {
 		}
 	}
 	d.stop(d.clients()...)
-	d.stop(standbyName, operate.RoleCoordinator, operate.RoleAggregator, operate.RoleShuffler)
+	d.stop(frontName, standbyName, operate.RoleCoordinator, operate.RoleAggregator, operate.RoleShuffler)
 	out := taskOutcome{released: now.Released, void: now.RoundsVoid, failed: now.RoundsFailed, reports: now.Reports}
 	for _, role := range d.roles() {
 		d.fsck(role)

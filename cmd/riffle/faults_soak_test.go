@@ -273,7 +273,7 @@ func TestFullStores(t *testing.T) {
 func TestKilledNodes(t *testing.T) {
 	for _, trust := range []string{"shuffle", "vector-sum"} {
 		t.Run(trust, func(t *testing.T) {
-			c := newCluster(t)
+			c := newCluster(t, nil)
 			schedule := []struct {
 				nodes []int
 				roles []string

@@ -1,5 +1,5 @@
-// Package natstest runs clusters of NATS servers on loopback for tests. Each server is a
-// process of its own that a test can kill. The servers do not authenticate clients.
+// Package natstest runs clusters of NATS servers for tests, on loopback or on machines of their
+// own. Each server is a process that a test can kill. The servers do not authenticate clients.
 package natstest
 
 import (
@@ -23,8 +23,11 @@ type Node struct {
 }
 
 // NewNodes returns n nodes of one cluster with directories below dir, on ports that are free
-// now.
-func NewNodes(n int, dir string) ([]Node, error) {
+// now. Node i listens on hosts[i], or on loopback if there are no hosts.
+func NewNodes(n int, dir string, hosts ...string) ([]Node, error) {
+	if len(hosts) > 0 && len(hosts) != n {
+		return nil, fmt.Errorf("natstest: %d nodes on %d hosts", n, len(hosts))
+	}
 	nodes := make([]Node, n)
 	var held []net.Listener // keeps ports taken until all are chosen
 	port := func() (int, error) {
@@ -41,10 +44,13 @@ func NewNodes(n int, dir string) ([]Node, error) {
 		client, err := port()
 		peer, err2 := port()
 		errs = append(errs, err, err2)
-		name := fmt.Sprint("n", i)
-		nodes[i] = Node{Name: name, URL: fmt.Sprintf("nats://127.0.0.1:%d", client),
-			Args: []string{name, "riffle-test", strconv.Itoa(client), strconv.Itoa(peer), filepath.Join(dir, name)}}
-		routes = append(routes, fmt.Sprintf("nats://127.0.0.1:%d", peer))
+		name, host := fmt.Sprint("n", i), "127.0.0.1"
+		if len(hosts) > 0 {
+			host = hosts[i]
+		}
+		nodes[i] = Node{Name: name, URL: fmt.Sprintf("nats://%s:%d", host, client),
+			Args: []string{name, host, strconv.Itoa(client), strconv.Itoa(peer), filepath.Join(dir, name)}}
+		routes = append(routes, fmt.Sprintf("nats://%s:%d", host, peer))
 	}
 	for i := range nodes {
 		nodes[i].Args = append(nodes[i].Args, strings.Join(routes, ","))
@@ -58,8 +64,8 @@ func NewNodes(n int, dir string) ([]Node, error) {
 	return nodes, errors.Join(errs...)
 }
 
-// options reads a node's name, cluster, ports for clients and peers, directory, and the routes
-// of all nodes.
+// options reads a node's name, host, ports for clients and peers, directory, and the routes of
+// all nodes.
 func options(args []string) (*server.Options, error) {
 	if len(args) != 6 {
 		return nil, fmt.Errorf("natstest: %d arguments, want 6", len(args))
@@ -69,9 +75,9 @@ func options(args []string) (*server.Options, error) {
 	if err := errors.Join(err, err2); err != nil {
 		return nil, fmt.Errorf("natstest: %w", err)
 	}
-	return &server.Options{ServerName: args[0], Host: "127.0.0.1", Port: client, NoLog: true, NoSigs: true,
+	return &server.Options{ServerName: args[0], Host: args[1], Port: client, NoLog: true, NoSigs: true,
 		JetStream: true, StoreDir: args[4], SyncAlways: true, JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 4 << 30,
-		Cluster: server.ClusterOpts{Name: args[1], Host: "127.0.0.1", Port: peer},
+		Cluster: server.ClusterOpts{Name: "riffle-test", Host: args[1], Port: peer},
 		Routes:  server.RoutesFromStr(args[5])}, nil
 }
 
