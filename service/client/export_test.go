@@ -24,6 +24,9 @@ func (f *Fleet) BeforeSend(g func()) { f.beforeSend = g }
 // leave, and when it leaves.
 func (f *Fleet) Planned(g func(begun, by, from, at time.Time)) { f.planned = g }
 
+// DirectEvery is how long clients take it from a cache that there is nothing new.
+func (f *Fleet) DirectEvery(d time.Duration) { f.cache.every = d }
+
 // Coin is flipped for a large list of receipts.
 func (f *Fleet) Coin(coin func() bool) { f.witness.coin = coin }
 

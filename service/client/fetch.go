@@ -70,12 +70,28 @@ func (f *Fleet) fetchTasks(ctx context.Context) ([][32]byte, error) {
 	return out, nil
 }
 
+func taskPath(id [32]byte) string { return fmt.Sprintf("/v1/tasks/%x", id) }
+
 // fetchTask returns the task with a digest, signed by the coordinator.
 func (f *Fleet) fetchTask(ctx context.Context, id [32]byte) (wire.Task, error) {
-	a, err := f.fromCoordinator(ctx, &f.answered, fmt.Sprintf("/v1/tasks/%x", id), maxTask, 0)
+	var task wire.Task
+	if f.fromCache(ctx, "task", id, 0, func(base string) (a answer, err error) {
+		if a, err = f.web.do(ctx, methodGet, base+taskPath(id), nil, "", maxTask, 0); err == nil {
+			task, err = f.readTask(a, id)
+		}
+		return a, err
+	}) {
+		return task, nil
+	}
+	a, err := f.fromCoordinator(ctx, &f.answered, taskPath(id), maxTask, 0)
 	if err != nil {
 		return wire.Task{}, refuseAnswer(err)
 	}
+	return f.readTask(a, id)
+}
+
+// readTask checks an answer that must be the task with a digest.
+func (f *Fleet) readTask(a answer, id [32]byte) (wire.Task, error) {
 	if a.status != statusOK {
 		return wire.Task{}, a.unexpected("task")
 	}
@@ -96,15 +112,23 @@ func (f *Fleet) fetchTask(ctx context.Context, id [32]byte) (wire.Task, error) {
 // errEnded says that a task has no more rounds.
 var errEnded = errors.New("client: the task has ended")
 
+func announcementPath(task [32]byte, after int64, wait time.Duration) string {
+	return fmt.Sprintf("%s/announcement?after=%d&wait=%d", taskPath(task), after, wait/time.Second)
+}
+
 // fetchAnnouncement waits for the announcement of a round after the given one. ok is
 // false if there is none yet. leader is the number of the coordinator that led the task
 // last.
 func (f *Fleet) fetchAnnouncement(ctx context.Context, leader *atomic.Int32, task [32]byte, after int64, wait time.Duration) (ann wire.Announcement, ok bool, err error) {
-	path := fmt.Sprintf("/v1/tasks/%x/announcement?after=%d&wait=%d", task, after, wait/time.Second)
-	a, err := f.fromCoordinator(ctx, leader, path, maxAnnouncement, wait)
+	a, err := f.fromCoordinator(ctx, leader, announcementPath(task, after, wait), maxAnnouncement, wait)
 	if err != nil {
 		return ann, false, refuseAnswer(err)
 	}
+	return f.readAnnouncement(a)
+}
+
+// readAnnouncement checks an answer that must be an announcement, or say that there is none.
+func (f *Fleet) readAnnouncement(a answer) (ann wire.Announcement, ok bool, err error) {
 	switch a.status {
 	case statusOK:
 	case statusNoContent:

@@ -84,6 +84,11 @@ type JoinConfig struct {
 	// Coordinators are the addresses of further coordinators on the same store. If one
 	// does not answer or does not lead a task, the next is asked.
 	Coordinators []string
+	// Cache is the https address of a CDN, or another cache of the coordinators' answers, that is
+	// asked first for tasks, announcements, models and lists of receipts. What it says is checked
+	// like what a coordinator says; if it fails, lies or is out of date, Watch is told and the
+	// coordinators are asked. It sees the clients' addresses. Empty: none.
+	Cache string
 	// CoordinatorKey verifies tasks and announcements. ShufflerKey is the key of the
 	// shuffler's operator; it verifies the enrolment. Both are required. Clients must get
 	// them from a source other than these servers.
@@ -207,6 +212,11 @@ func (c JoinConfig) check() (JoinConfig, error) {
 	}
 	if c.Shuffler, err = checkBase("shuffler", c.Shuffler); err != nil {
 		return c, err
+	}
+	if c.Cache != "" {
+		if c.Cache, err = checkBase("cache", c.Cache); err != nil {
+			return c, err
+		}
 	}
 	if c.Registrar != "" {
 		if c.Registrar, err = checkBase("registrar", c.Registrar); err != nil {

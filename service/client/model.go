@@ -25,6 +25,9 @@ type download struct {
 	theta []float32
 	sum   hash.Hash // of what was received
 	cut   []byte    // of a value that was received in part
+
+	cached bool // whether some of it may be the cache's
+	direct bool // whether the cache is asked no more
 }
 
 func newDownload(digest [32]byte, dim int64) *download {
@@ -90,33 +93,40 @@ func (d *download) grow(n int) {
 }
 
 // fetchModel receives the rest of a model. After an error that is no refusal another call goes
-// on where this one ended.
+// on where this one ended. If bytes of the cache do not fit, the coordinators are asked for all.
 func (f *Fleet) fetchModel(ctx context.Context, d *download) ([]float32, error) {
 	path := fmt.Sprintf("/v1/models/%x", d.digest)
-	for d.received() < d.total() {
-		before := d.received()
-		a, err := f.askCoordinators(ctx, &f.answered, func(base string) (answer, error) { return f.web.piece(ctx, base+path, d) })
-		switch {
-		case errors.Is(err, errBeyond):
-			d.restart()
-			return nil, client.Refuse(client.CauseModel, "more than the %d bytes that the task's have", d.total())
-		case err != nil:
-			return nil, err
-		case a.status == statusPartialContent && d.received() > before:
-		case a.status == statusOK && d.received() == d.total():
-		case a.status == statusOK || a.status == statusPartialContent:
-			n := d.received()
-			d.restart()
-			return nil, client.Refuse(client.CauseModel, "%d bytes, the task's have %d", n, d.total())
-		default:
-			return nil, a.unexpected("model")
+	for {
+		f.cachedRest(ctx, path, d)
+		for d.received() < d.total() {
+			before := d.received()
+			a, err := f.askCoordinators(ctx, &f.answered, func(base string) (answer, error) { return f.web.piece(ctx, base+path, d) })
+			switch {
+			case errors.Is(err, errBeyond):
+				d.restart()
+				return nil, client.Refuse(client.CauseModel, "more than the %d bytes that the task's have", d.total())
+			case err != nil:
+				return nil, err
+			}
+			if err := d.came(a, before); err != nil {
+				return nil, err
+			}
 		}
-	}
-	if [32]byte(d.sum.Sum(nil)) != d.digest {
+		if [32]byte(d.sum.Sum(nil)) == d.digest {
+			if !d.direct && d.cached {
+				f.cache.good()
+			}
+			return d.theta, nil
+		}
+		cached := d.cached
 		d.restart()
-		return nil, client.Refuse(client.CauseModel, "its digest is not the announced one")
+		wrong := client.Refuse(client.CauseModel, "its digest is not the announced one")
+		if !cached {
+			return nil, wrong
+		}
+		d.cached, d.direct = false, true
+		f.doubt(ctx, "model", [32]byte{}, 0, wrong)
 	}
-	return d.theta, nil
 }
 
 // piece asks for the next bytes of a model, and adds to d what comes, also if the answer breaks

@@ -28,6 +28,7 @@ type rounds struct {
 	over   func()         // called when no more rounds are asked for
 	making time.Duration  // from the end of an answer's time until reports leave
 	leader atomic.Int32   // index of the coordinator that led the task last
+	direct time.Time      // when a coordinator itself was asked last
 }
 
 // pollTime is the time for which a coordinator may hold back its answer about the next round.
@@ -90,7 +91,7 @@ func (r *rounds) follow(ctx context.Context) (ended bool) {
 	retry := newBackoff()
 	for ctx.Err() == nil {
 		asked := time.Now()
-		ann, ok, err := f.fetchAnnouncement(ctx, &r.leader, r.terms.ID, r.last, pollTime)
+		ann, ok, err := r.next(ctx)
 		if err == nil && ok {
 			err = r.round(ctx, ann)
 		}

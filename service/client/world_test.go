@@ -27,6 +27,7 @@ import (
 	"github.com/riffle-dp/riffle/protocol/mechanism"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/client"
+	"github.com/riffle-dp/riffle/service/endpoint"
 )
 
 // world is the other roles as clients see them: two servers, their keys, and what
@@ -283,7 +284,8 @@ func (w *world) serveCoordinator(rw http.ResponseWriter, r *http.Request) {
 	})
 	mux.HandleFunc("GET /v1/tasks/{task}", func(rw http.ResponseWriter, r *http.Request) {
 		w.count(r, "task")
-		rw.Write(wire.Sign(w.coordinator, wire.LabelTask, wire.Encode(w.task)))
+		signed := wire.Sign(w.coordinator, wire.LabelTask, wire.Encode(w.task))
+		endpoint.Lasting(rw, r, sha256.Sum256(signed), signed)
 	})
 	mux.HandleFunc("GET /v1/tasks/{task}/announcement", w.serveAnnouncement)
 	mux.HandleFunc("GET /v1/rounds/{announcement}/{what}", func(rw http.ResponseWriter, r *http.Request) {
@@ -305,7 +307,7 @@ func (w *world) serveCoordinator(rw http.ResponseWriter, r *http.Request) {
 			rw.WriteHeader(http.StatusNotFound)
 			return
 		}
-		rw.Write(w.model)
+		endpoint.Lasting(rw, r, w.open.ModelDigest, w.model)
 	})
 	if h := w.hook(); h == nil || !h(rw, r) {
 		mux.ServeHTTP(rw, r)
@@ -315,20 +317,25 @@ func (w *world) serveCoordinator(rw http.ResponseWriter, r *http.Request) {
 func (w *world) serveAnnouncement(rw http.ResponseWriter, r *http.Request) {
 	w.count(r, "announcement")
 	after, _ := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64)
+	seconds, _ := strconv.ParseInt(r.URL.Query().Get("wait"), 10, 64)
+	ctx, cancel := context.WithTimeout(r.Context(), time.Duration(seconds)*time.Second)
+	defer cancel()
 	for {
 		w.mu.Lock()
 		ended, ann, round, changed := w.ended, w.ann, w.open.Round, w.changed
 		w.mu.Unlock()
 		switch {
 		case ended:
-			rw.WriteHeader(http.StatusGone)
+			endpoint.Refuse(rw, wire.Closed, "the task has ended")
 			return
 		case ann != nil && round > after:
-			rw.Write(ann)
+			endpoint.Passing(rw, r, time.Second, ann)
 			return
 		}
 		select {
-		case <-r.Context().Done():
+		case <-ctx.Done():
+			endpoint.ShortLived(rw, time.Second)
+			rw.WriteHeader(http.StatusNoContent)
 			return
 		case <-changed:
 		}

@@ -284,6 +284,10 @@ type Client struct {
 	// Relay is the https address of a relay: all requests to the shuffler go through it, so that the
 	// shuffler does not see these clients' addresses. Default: none.
 	Relay string `yaml:"relay,omitempty"`
+	// Cache is the https address of a CDN, or another cache, in front of the coordinator: tasks,
+	// announcements, models and lists of receipts are asked for there first. All are checked; if it
+	// fails, lies or is out of date the coordinator is asked. Default: none.
+	Cache string `yaml:"cache,omitempty"`
 	// Roots is a file of certificates against which the servers' certificates are checked,
 	// including names and dates. It may hold the servers' own certificates, if they are
 	// self-signed. Default: the system's certificates.

@@ -284,9 +284,9 @@ func (c *Client) finish(path string) (err error) {
 	if err := c.Shuffler.need("shuffler", true, false, true); err != nil {
 		return err
 	}
-	if c.Relay != "" {
-		if u, err := url.Parse(c.Relay); err != nil || u.Scheme != "https" || u.Host == "" {
-			return Errorf("relay: %q must be https://HOST:PORT", c.Relay)
+	for key, text := range map[string]string{"relay": c.Relay, "cache": c.Cache} {
+		if u, err := url.Parse(text); text != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
+			return Errorf("%s: %q must be https://HOST:PORT", key, text)
 		}
 	}
 	if len(c.Shuffler.URLs) > 0 {

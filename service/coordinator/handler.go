@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -21,11 +20,19 @@ import (
 // maxWait is the longest that a request waits for an announcement.
 const maxWait = 60 * time.Second
 
+// How long a cache in front of the coordinator may keep what it was told last. Requests that differ
+// in nothing but their caller are the same to a cache, so clients beyond count ask it as one.
+const (
+	announcementAge = time.Second // at most to the round's deadline
+	noneAge         = time.Second // that there is no further round yet
+	listAge         = 5 * time.Second
+)
+
 // Handler answers the public requests of SPEC.md, and GET /v1/status.
 func (s *Service) Handler() http.Handler {
 	mux := http.NewServeMux()
 	var tasks, status lastAnswer
-	mux.HandleFunc("GET /v1/tasks", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /v1/tasks", func(w http.ResponseWriter, q *http.Request) {
 		var b bytes.Buffer
 		for _, r := range s.List() {
 			if r.State == Running || r.State == Paused { // clients look for tasks that go on
@@ -33,11 +40,11 @@ func (s *Service) Handler() http.Handler {
 			}
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = w.Write(tasks.shared(b.Bytes()))
+		endpoint.Passing(w, q, listAge, tasks.shared(b.Bytes()))
 	})
 	mux.HandleFunc("GET /v1/tasks/{task}", func(w http.ResponseWriter, q *http.Request) {
 		if r := s.named(w, q); r != nil {
-			answer(w, r.t.Signed)
+			endpoint.Lasting(w, q, digestOf(r.t.Signed), r.t.Signed)
 		}
 	})
 	mux.HandleFunc("GET /v1/tasks/{task}/announcement", s.serveAnnouncement)
@@ -77,12 +84,6 @@ func (l *lastAnswer) shared(b []byte) []byte {
 		l.b = b
 	}
 	return l.b
-}
-
-func answer(w http.ResponseWriter, b []byte) {
-	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("Content-Length", strconv.Itoa(len(b)))
-	_, _ = w.Write(b)
 }
 
 // digest reads the digest in a path. If the path has no valid digest, it answers with the
@@ -138,10 +139,9 @@ func (s *Service) serveAnnouncement(w http.ResponseWriter, q *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(q.Context(), min(maxWait, time.Duration(min(seconds, 3600))*time.Second))
 	defer cancel()
-	w.Header().Set("Cache-Control", "no-store")
 	for {
 		r.mu.Lock()
-		signed, round, leading, changed := r.announced, r.round, r.leading, r.changed
+		signed, round, until, leading, changed := r.announced, r.round, r.until, r.leading, r.changed
 		r.mu.Unlock()
 		select {
 		case <-r.ended:
@@ -150,7 +150,7 @@ func (s *Service) serveAnnouncement(w http.ResponseWriter, q *http.Request) {
 		default:
 		}
 		if signed != nil && round > after {
-			answer(w, signed)
+			endpoint.Passing(w, q, min(announcementAge, time.Until(until)), signed)
 			return
 		}
 		if !leading {
@@ -161,6 +161,7 @@ func (s *Service) serveAnnouncement(w http.ResponseWriter, q *http.Request) {
 		case <-changed:
 		case <-r.ended:
 		case <-ctx.Done():
+			endpoint.ShortLived(w, noneAge)
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
@@ -172,7 +173,6 @@ func (s *Service) serveModel(w http.ResponseWriter, q *http.Request) {
 	if !ok {
 		return
 	}
-	tag := `"` + hex.EncodeToString(d[:]) + `"`
 	b := s.announced(d)
 	if b == nil {
 		b = s.models.get(d)
@@ -192,51 +192,7 @@ func (s *Service) serveModel(w http.ResponseWriter, q *http.Request) {
 		endpoint.Refuse(w, wire.UnknownRound, "no such model")
 		return
 	}
-	w.Header().Set("ETag", tag)
-	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
-	if strings.Contains(q.Header.Get("If-None-Match"), tag) {
-		w.WriteHeader(http.StatusNotModified)
-		return
-	}
-	w.Header().Set("Accept-Ranges", "bytes")
-	text := q.Header.Get("Range")
-	if when := q.Header.Get("If-Range"); when != "" && when != tag {
-		text = ""
-	}
-	from, to, asked := span(text, int64(len(b)))
-	switch {
-	case !asked:
-		answer(w, b)
-	case from >= to:
-		w.Header().Set("Content-Range", fmt.Sprintf("bytes */%d", len(b)))
-		endpoint.RefuseAs(w, &endpoint.Refusal{Code: http.StatusRequestedRangeNotSatisfiable, Reason: wire.OutOfRange, Detail: "the model has no such bytes"})
-	default:
-		w.Header().Set("Content-Type", "application/octet-stream")
-		w.Header().Set("Content-Length", strconv.FormatInt(to-from, 10))
-		w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, to-1, len(b)))
-		w.WriteHeader(http.StatusPartialContent)
-		_, _ = w.Write(b[from:to])
-	}
-}
-
-// span reads a Range header, bytes=FIRST-LAST or bytes=FIRST-, for a model of so many bytes: it is
-// empty if the model has none of them. Any other header is not taken for a question, as several
-// ranges at once: the answer is the whole model.
-func span(text string, size int64) (from, to int64, asked bool) {
-	first, last, ok := strings.Cut(strings.TrimPrefix(text, "bytes="), "-")
-	digits := func(text string) bool { return len(text) <= 18 && strings.Trim(text, "0123456789") == "" }
-	if !ok || !strings.HasPrefix(text, "bytes=") || first == "" || !digits(first) || !digits(last) {
-		return 0, 0, false
-	}
-	from, _ = strconv.ParseInt(first, 10, 64) // at most 18 digits
-	if last == "" {
-		return from, size, true
-	}
-	to, _ = strconv.ParseInt(last, 10, 64)
-	if to < from { // RFC 9110 has the header ignored
-		return 0, 0, false
-	}
-	return from, min(to+1, size), true
+	endpoint.Lasting(w, q, d, b)
 }
 
 // announced returns the model with a digest if it is that of an open round; nil if it is not. All

@@ -105,8 +105,8 @@ func (r *runner) collect(ctx context.Context, a *wire.Announcement) (gone bool, 
 	if err != nil {
 		return false, err
 	}
-	r.publish(signed, a.Round, model, true)
-	defer r.publish(nil, 0, nil, true)
+	r.publish(signed, a, model, true)
+	defer r.publish(nil, nil, nil, true)
 	for word == nil {
 		word, err = source.Closed(ctx, a, r.s.config.Poll)
 		if refused := batch.IsRefused(err); refused != nil {

@@ -55,10 +55,11 @@ type runner struct {
 
 	mu        sync.Mutex
 	status    wire.Status
-	announced []byte // signed announcement of the round that is open to clients
-	model     []byte // that round's model; it is never changed
-	offered   hash   // digest of model
-	round     int64  // number of the announced round
+	announced []byte    // signed announcement of the round that is open to clients
+	model     []byte    // that round's model; it is never changed
+	offered   hash      // digest of model
+	round     int64     // number of the announced round
+	until     time.Time // its deadline
 	leading   bool
 	changed   chan struct{}      // closed when announced, leading or the state changes
 	ended     chan struct{}      // closed when the task has ended
@@ -79,7 +80,7 @@ func (r *runner) run(ctx context.Context) error {
 	}
 	for {
 		ended, err := r.lead(ctx)
-		r.publish(nil, 0, nil, false)
+		r.publish(nil, nil, nil, false)
 		if ended {
 			return nil
 		}
@@ -147,7 +148,7 @@ func (r *runner) lead(ctx context.Context) (ended bool, err error) {
 	if ended, err := r.claim(held, token); ended || err != nil {
 		return ended, err
 	}
-	r.publish(nil, 0, nil, true)
+	r.publish(nil, nil, nil, true)
 	r.compared = false
 	pause := config.Backoff
 	for {
@@ -327,10 +328,14 @@ func (r *runner) show() {
 }
 
 // publish shows clients an announcement and its model, or none.
-func (r *runner) publish(signed []byte, round int64, model []byte, leading bool) {
+func (r *runner) publish(signed []byte, a *wire.Announcement, model []byte, leading bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.announced, r.round, r.model, r.leading = signed, round, model, leading
+	r.announced, r.model, r.leading = signed, model, leading
+	r.round, r.until = 0, time.Time{}
+	if a != nil {
+		r.round, r.until = a.Round, time.UnixMilli(a.Deadline)
+	}
 	r.offered = r.record.Model
 	close(r.changed)
 	r.changed = make(chan struct{})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -179,7 +178,6 @@ func (s *Service) askedFor(w http.ResponseWriter, q *http.Request) (endedRound, 
 	case !known:
 		endpoint.Refuse(w, wire.Unavailable, "this coordinator does not lead all tasks now")
 	case !ok:
-		w.Header().Set("Cache-Control", "no-store")
 		endpoint.Refuse(w, wire.UnknownRound, "no round that has ended lately")
 	}
 	return t, ok
@@ -187,8 +185,7 @@ func (s *Service) askedFor(w http.ResponseWriter, q *http.Request) (endedRound, 
 
 func (s *Service) serveClosed(w http.ResponseWriter, q *http.Request) {
 	if t, ok := s.askedFor(w, q); ok {
-		immutable(w, hash(sha256.Sum256(t.Closed)))
-		answer(w, t.Closed)
+		endpoint.Lasting(w, q, digestOf(t.Closed), t.Closed)
 	}
 }
 
@@ -210,13 +207,7 @@ func (s *Service) serveReceipts(w http.ResponseWriter, q *http.Request) {
 		}
 		defer s.oldLists.release(t.Receipts)
 	}
-	immutable(w, t.Receipts)
-	answer(w, b)
-}
-
-func immutable(w http.ResponseWriter, d hash) {
-	w.Header().Set("ETag", `"`+hex.EncodeToString(d[:])+`"`)
-	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	endpoint.Lasting(w, q, t.Receipts, b)
 }
 
 // oldList reads a list that is not in memory. All who read it share its memory; the caller must

@@ -107,7 +107,7 @@ func removeReady(path string) error {
 
 func joinConfig(c config.Client, log *slog.Logger) (client.JoinConfig, []client.Member, error) {
 	coordinators := c.Coordinator.Addresses
-	join := client.JoinConfig{Coordinator: coordinators[0], Coordinators: coordinators[1:], Shuffler: c.Shuffler.URL, Relay: c.Relay, Directory: c.Dir, Policy: c.Agreed,
+	join := client.JoinConfig{Coordinator: coordinators[0], Coordinators: coordinators[1:], Shuffler: c.Shuffler.URL, Relay: c.Relay, Cache: c.Cache, Directory: c.Dir, Policy: c.Agreed,
 		Accountant: new(account.Accountant), Spread: c.Spread, Answer: c.Answer, CoordinatorKey: c.Coordinator.Signer, ShufflerKey: c.Shuffler.Signer}
 	if c.Registrar != nil {
 		join.RegistrarKey, join.Registrar = c.Registrar.Signer, c.Registrar.URL

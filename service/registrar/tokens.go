@@ -71,8 +71,9 @@ const loadShare = 20
 // epoch is an epoch with its keys.
 type epoch struct {
 	issuer *token.Issuer
-	signed []byte // its public keys
-	total  int64  // number of keys
+	signed []byte   // its public keys
+	digest [32]byte // SHA-256 of signed
+	total  int64    // number of keys
 }
 
 func newIssuing(s storage, m mark.Keeper) *issuing {
@@ -171,6 +172,7 @@ func (s *Service) loadKeys(ctx context.Context, id wire.ID, r epochRecord) (*epo
 	}
 	e.total = int64(len(keys.Moduli))
 	e.signed = wire.Sign(s.config.Key, wire.LabelTokenKeys, wire.Encode(keys))
+	e.digest = sha256.Sum256(e.signed)
 	t := s.tokens
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -333,6 +335,8 @@ func (s *Service) serveEpoch(w http.ResponseWriter, r *http.Request, id wire.ID,
 	case err != nil:
 		s.config.Log.Warn("keys cannot be read", "error", err)
 		endpoint.Refuse(w, wire.Unavailable, "try again")
+	case stranger:
+		endpoint.Lasting(w, r, e.digest, e.signed)
 	default:
 		write(w, e.signed)
 	}

@@ -95,6 +95,8 @@ export interface Options {
   registrar?: string;
   /** https address of a relay: the shuffler does not see this client's address then. */
   relay?: string;
+  /** https address of a CDN in front of the coordinator, asked first for tasks, announcements, models and lists of receipts; all are checked. */
+  cache?: string;
   keys: Keys;
   policy: Policy;
   /**

@@ -26,6 +26,7 @@ type options struct {
 	Shuffler    string   `json:"shuffler"`
 	Registrar   string   `json:"registrar"`
 	Relay       string   `json:"relay"`
+	Cache       string   `json:"cache"`
 	Keys        struct {
 		Coordinator string `json:"coordinator"`
 		Shuffler    string `json:"shuffler"`
@@ -107,7 +108,7 @@ func parseOptions(text string) (o options, err error) {
 // config returns the settings, without store and transport.
 func (o options) config() (c client.JoinConfig, err error) {
 	c = client.JoinConfig{Coordinator: o.Coordinator[0], Coordinators: o.Coordinator[1:], Shuffler: o.Shuffler, Registrar: o.Registrar,
-		Relay: o.Relay, Accountant: new(account.Accountant), Spread: o.Spread.duration(), Answer: o.Answer.duration()}
+		Relay: o.Relay, Cache: o.Cache, Accountant: new(account.Accountant), Spread: o.Spread.duration(), Answer: o.Answer.duration()}
 	if c.CoordinatorKey, err = parseKey("coordinator", o.Keys.Coordinator); err != nil {
 		return c, err
 	}
