@@ -25,7 +25,10 @@ func newTransport(c JoinConfig) (Transport, error) {
 		MaxIdleConnsPerHost: c.Connections,
 		IdleConnTimeout:     time.Minute,
 		ForceAttemptHTTP2:   true,
-		DisableCompression:  true,
+		// Pings find a connection that something on the way has forgotten; requests would else
+		// wait on it for minutes, one after the other.
+		HTTP2:              &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+		DisableCompression: true,
 	}
 	return hypertext{&http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}, nil
 }

@@ -295,6 +295,8 @@ func connect(ctx context.Context, c Config) (_ *Store, err error) {
 		}
 		opts = append(opts, nats.InProcessServer(s.server))
 	} else {
+		// A server that vanished is left within half a minute.
+		opts = append(opts, nats.PingInterval(10*time.Second), nats.MaxPingsOutstanding(2))
 		more, err := urlOptions(c)
 		if err != nil {
 			return nil, err
