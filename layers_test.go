@@ -40,7 +40,7 @@ var inside = map[string][]string{
 	"page":      {"page/dashboard", "page/plan", "page/report", "page/third_party/uplot"},
 	"run":       {"run/train", "run/solve", "run/measure", "run/simulate", "run/setting"},
 	"paper":     {"paper/experiment", "paper/figures"},
-	"service": {"service/operate", "service/config", "service/client", "service/shuffler", "service/registrar", "service/coordinator", "service/aggregator", "service/relay", "service/exchange", "service/batch", "service/sealed", "service/mark", "service/document",
+	"service": {"service/operate", "service/config", "service/client", "service/shuffler", "service/registrar", "service/coordinator", "service/aggregator", "service/relay", "service/opener", "service/exchange", "service/batch", "service/sealed", "service/mark", "service/document",
 		"service/endpoint", "service/store", "service/proto/riffle/operator/v1"},
 	"web":      {"web/generate", "web"},
 	"internal": {"internal/browsertest", "internal/longtest"},
@@ -54,6 +54,7 @@ var mustNotReach = map[string][]string{
 	"service/registrar":  {"mechanism/randomizer", "mechanism/seed", "learn/model", "learn/optimize", "protocol/ledger", "protocol/coordinator", "protocol/client", "protocol/shuffler", "protocol/mechanism", "protocol/envelope", "account"},
 	"service/relay":      {"mechanism/randomizer", "mechanism/seed", "learn/model", "learn/optimize", "protocol/ledger", "protocol/coordinator", "protocol/client", "protocol/shuffler", "protocol/mechanism", "account", "service/store"},
 	"service/aggregator": {"learn/model", "learn/optimize", "protocol/ledger", "protocol/coordinator"},
+	"service/opener":     {"learn/model", "learn/dataset", "protocol/client", "protocol/shuffler", "run/train", "service/coordinator"},
 	"protocol/client":    {"protocol/ledger", "protocol/coordinator", "protocol/shuffler", "learn/optimize"},
 	"service/client":     {"protocol/ledger", "protocol/coordinator", "protocol/shuffler", "learn/optimize", "learn/model", "account", "service/store"},
 }

@@ -29,8 +29,8 @@ func (r Reader) items() int64 { return r.Reports * max(1, r.Messages) }
 // maxChunk bounds a chunk's items: 64 KiB, or one item.
 func (r Reader) maxChunk() int64 { return max(64<<10, r.Size) }
 
-// digests fetches the chunks' digests and compares them with what was signed.
-func (r Reader) digests(ctx context.Context) ([][32]byte, error) {
+// Digests fetches the chunks' digests and compares them with what was signed.
+func (r Reader) Digests(ctx context.Context) ([][32]byte, error) {
 	limit := r.Chunks
 	if limit == 0 {
 		limit = r.items()
@@ -77,10 +77,28 @@ func (r Reader) chunk(ctx context.Context, index int64, digest [32]byte) (wire.C
 // Either function may be nil. A batch with more or fewer parts than were signed is an error
 // that shows only at the end; the caller must then discard its results.
 func Read[T any](ctx context.Context, r Reader, open func(worker int, c wire.Chunk) (T, error), then func(place int64, c wire.Chunk, opened T) error) error {
-	digests, err := r.digests(ctx)
+	digests, err := r.Digests(ctx)
 	if err != nil {
 		return err
 	}
+	parts, err := readRange(ctx, r, 0, digests, open, then)
+	if err == nil && parts != r.items() {
+		err = fmt.Errorf("%w: %d parts in the chunks, %d were signed", ErrLie, parts, r.items())
+	}
+	return err
+}
+
+// ReadRange fetches the chunks of these digests, the first of which has the index from, and calls open
+// for one after the other. Of r it needs the address, the announcement and the size of a part.
+func ReadRange(ctx context.Context, r Reader, from int64, digests [][32]byte, open func(c wire.Chunk)) error {
+	r.Workers = 1
+	_, err := readRange(ctx, r, from, digests, func(_ int, c wire.Chunk) (struct{}, error) { open(c); return struct{}{}, nil }, nil)
+	return err
+}
+
+// readRange is Read for the chunks of these digests, the first of which has the index from. It returns the
+// number of their parts.
+func readRange[T any](ctx context.Context, r Reader, from int64, digests [][32]byte, open func(worker int, c wire.Chunk) (T, error), then func(place int64, c wire.Chunk, opened T) error) (int64, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	t := chunkOrder{ctx: ctx}
@@ -95,7 +113,7 @@ func Read[T any](ctx context.Context, r Reader, open func(worker int, c wire.Chu
 				if i < 0 || ctx.Err() != nil {
 					return
 				}
-				c, err := r.chunk(ctx, i, digests[i])
+				c, err := r.chunk(ctx, from+i, digests[i])
 				var v T
 				if err == nil && open != nil {
 					v, err = open(w, c)
@@ -116,13 +134,7 @@ func Read[T any](ctx context.Context, r Reader, open func(worker int, c wire.Chu
 		})
 	}
 	wg.Wait()
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
-	if t.place != r.items() {
-		return fmt.Errorf("%w: %d parts in the chunks, %d were signed", ErrLie, t.place, r.items())
-	}
-	return nil
+	return t.place, context.Cause(ctx)
 }
 
 // chunkOrder hands out chunks in the batch's order, and passes their results on in the same

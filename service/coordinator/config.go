@@ -54,8 +54,10 @@ type Config struct {
 	Holder string
 	// LeaseTTL is how long a task stays with a leader that is silent. Default 15 s.
 	LeaseTTL time.Duration
-	// Workers open reports. Default: one per CPU.
+	// Workers is the number of goroutines that open reports. Default: one per CPU.
 	Workers int
+	// Opening, if not nil, has other processes open the batches whose messages stand alone.
+	Opening *Opening
 	// Poll is how long a question to the shuffler waits for its answer. Default 20 s.
 	Poll time.Duration
 	// Backoff is the pause after a first failure. It doubles with each further failure, up to
@@ -162,6 +164,9 @@ func (c *Config) check() error {
 		return errors.New("coordinator: workers, lease, poll, backoff and pause-after must not be negative")
 	}
 	if err := c.Shuffler.Check(); err != nil {
+		return err
+	}
+	if err := c.Opening.check(); err != nil {
 		return err
 	}
 	if a := c.Aggregator; a != nil {

@@ -167,6 +167,7 @@ func (r *runner) endVoid(ctx context.Context, rejected []wire.Rejection) error {
 	}
 	r.show()
 	r.dropLists(ctx, unlisted)
+	r.sweepOpenings(ctx)
 	r.log.Info("round is void", "round", a.Round)
 	return nil
 }
@@ -309,6 +310,7 @@ func (r *runner) release(ctx context.Context, c *wire.RoundClosed, o outcome, ev
 	r.dropLists(ctx, unlisted)
 	r.show()
 	r.sweepNoise(ctx, false)
+	r.sweepOpenings(ctx)
 	r.showMeasured()
 	step := o.failed == nil || o.held
 	r.log.Info("round has ended", "round", c.Round, "reports", o.accepted, "step", o.failed == nil)

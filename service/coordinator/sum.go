@@ -18,6 +18,7 @@ import (
 	"github.com/riffle-dp/riffle/service/batch"
 	"github.com/riffle-dp/riffle/service/endpoint"
 	"github.com/riffle-dp/riffle/service/exchange"
+	"github.com/riffle-dp/riffle/service/opener"
 )
 
 func (r *runner) reader(a *wire.Announcement, c *wire.RoundClosed) batch.Reader {
@@ -52,46 +53,22 @@ func (r *runner) sumUp(ctx context.Context, a *wire.Announcement, c *wire.RoundC
 	if r.tokens != nil {
 		return r.sumTokens(ctx, a, c)
 	}
-	workers := r.openers()
-	tallies, err := r.newTallies(workers)
+	if r.s.config.Opening != nil && r.t.Record == nil {
+		return r.sumByWorkers(ctx, a, c)
+	}
+	tallies, err := r.newTallies(r.openers())
 	if err != nil {
 		return nil, nil, err
 	}
-	type counts struct{ key, range_ int64 }
-	rejected := make([]counts, workers)
-	made := randomizer.ForRound(r.mechanism, c.Announcement)
-	reports := make([]*randomizer.Report, workers)
-	for i := range reports {
-		reports[i] = made.NewReport()
-	}
-	open := func(w int, chunk wire.Chunk) ([]*randomizer.Report, error) {
-		var opened []*randomizer.Report
-		if r.t.Record != nil {
-			opened = make([]*randomizer.Report, chunk.Len())
+	round := r.opening(a, c)
+	openers := make([]opener.Opener, len(tallies))
+	for i := range openers {
+		openers[i] = opener.Opener{Round: round, Tally: tallies[i], Keep: r.t.Record != nil}
+		if r.detached != nil {
+			openers[i].Receipt = r.detached.Add
 		}
-		for i := range chunk.Len() {
-			content, _, err := r.openPart(c, chunk.Item(i))
-			if err != nil {
-				rejected[w].key++
-				tallies[w].Rejected++
-				continue
-			}
-			report := reports[w]
-			if opened != nil {
-				report = made.NewReport()
-			}
-			if randomizer.DecodeReport(content, made, report) != nil {
-				rejected[w].range_++
-				tallies[w].Rejected++
-				continue
-			}
-			tallies[w].Open(report)
-			if opened != nil {
-				opened[i] = report
-			}
-		}
-		return opened, nil
 	}
+	open := func(w int, chunk wire.Chunk) ([]*randomizer.Report, error) { return openers[w].Chunk(chunk), nil }
 	var then func(int64, wire.Chunk, []*randomizer.Report) error
 	if r.t.Record != nil {
 		then = func(place int64, _ wire.Chunk, opened []*randomizer.Report) error {
@@ -111,20 +88,29 @@ func (r *runner) sumUp(ctx context.Context, a *wire.Announcement, c *wire.RoundC
 	}
 	r.listReceipts(a, c, nil, false)
 	by := map[wire.Reason]int64{}
-	for _, n := range rejected {
-		add(by, wire.WrongKey, n.key)
-		add(by, wire.OutOfRange, n.range_)
+	for _, o := range openers {
+		add(by, wire.WrongKey, o.WrongKey)
+		add(by, wire.OutOfRange, o.Tally.Rejected-o.WrongKey)
 	}
 	return tallies, by, nil
 }
 
+// opening returns what it takes to open the round's messages, with the one key that the announcement
+// names.
+func (r *runner) opening(a *wire.Announcement, c *wire.RoundClosed) *opener.Round {
+	ring := r.s.config.Keyring
+	if key, err := ring.Key(a.Coordinator.ID()); err == nil {
+		if one, err := envelope.NewKeyring(key); err == nil {
+			ring = one
+		}
+	}
+	return &opener.Round{Keyring: ring, Announcement: c.Announcement, Mechanism: randomizer.ForRound(r.mechanism, c.Announcement), Attached: r.task.Attachments()}
+}
+
 // openPart opens a sealed part, and separates the mechanism's content from what is attached to it.
 func (r *runner) openPart(c *wire.RoundClosed, sealed []byte) ([]byte, wire.Attached, error) {
-	content, err := r.s.config.Keyring.OpenPart(envelope.Coordinator, c.Announcement, sealed)
-	if err != nil {
-		return nil, wire.Attached{}, err
-	}
-	content, with, err := r.task.Attachments().Split(content)
+	round := opener.Round{Keyring: r.s.config.Keyring, Announcement: c.Announcement, Attached: r.task.Attachments()}
+	content, with, err := round.Part(sealed)
 	if err == nil && r.detached != nil {
 		r.detached.Add(with.Receipt)
 	}

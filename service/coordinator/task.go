@@ -267,6 +267,9 @@ func (r *runner) claim(ctx context.Context, fence uint64) (ended bool, err error
 	}
 	r.show()
 	r.sweepNoise(ctx, t.State != Running)
+	if t.State != Running || r.record.Open == nil || !r.record.Open.Charged {
+		r.sweepOpenings(ctx)
+	}
 	if t.State != Running {
 		r.destroyOpen(ctx)
 		r.destroyEnded(ctx)
@@ -355,6 +358,7 @@ func (r *runner) finish(ctx context.Context, state string, why string) error {
 		}
 	}
 	r.sweepNoise(ctx, true)
+	r.sweepOpenings(ctx)
 	r.destroyOpen(ctx)
 	r.destroyLast(ctx)
 	r.end(t.State, t.Why)

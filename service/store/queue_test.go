@@ -39,7 +39,7 @@ func nothing(t testing.TB, q *Queue) {
 	}
 }
 
-func next(t testing.TB, r *Results) []Result {
+func next(t testing.TB, r Results) []Result {
 	t.Helper()
 	out, err := r.Next(t.Context())
 	must(t, err)

@@ -13,8 +13,17 @@ type Result struct {
 	Failed string // why there is no result; "" if there is one
 }
 
-// Results reads the results of a group. It is for one goroutine.
-type Results struct {
+// Results reads the results of a group. It is for one goroutine. It is an interface for the same reason as
+// Lease.
+type Results interface {
+	// Next returns the results that became whole since the last call; an item may have several. It reads
+	// up to the last message that the stream's leader has.
+	Next(ctx context.Context) ([]Result, error)
+	// Settle leaves out what else comes for an item.
+	Settle(item string)
+}
+
+type results struct {
 	q      *Queue
 	group  string
 	next   uint64 // place in the stream
@@ -33,13 +42,11 @@ type pieces struct {
 const maxPieces = 1 << 16
 
 // Results reads the results of a group from the first one on.
-func (q *Queue) Results(group string) *Results {
-	return &Results{q: q, group: group, pieces: map[string]*pieces{}, past: map[string]bool{}}
+func (q *Queue) Results(group string) Results {
+	return &results{q: q, group: group, pieces: map[string]*pieces{}, past: map[string]bool{}}
 }
 
-// Next returns the results that became whole since the last call; an item may have several. It reads
-// up to the last message that the stream's leader has.
-func (r *Results) Next(ctx context.Context) (out []Result, err error) {
+func (r *results) Next(ctx context.Context) (out []Result, err error) {
 	if err := checkSuffix(r.group, false); err != nil {
 		return nil, err
 	}
@@ -78,8 +85,7 @@ func (r *Results) Next(ctx context.Context) (out []Result, err error) {
 	return out, nil
 }
 
-// Settle leaves out what else comes for an item.
-func (r *Results) Settle(item string) {
+func (r *results) Settle(item string) {
 	r.past[item] = true
 	for key, p := range r.pieces {
 		if p.item == item {
@@ -90,7 +96,7 @@ func (r *Results) Settle(item string) {
 
 // parse reads the subject of a result's message: item, nonce, number of the piece, number of pieces. It
 // is not ok if Finish and Fail write no such message.
-func (r *Results) parse(subject string) (item, key string, k, n int, ok bool) {
+func (r *results) parse(subject string) (item, key string, k, n int, ok bool) {
 	f := strings.Split(strings.TrimPrefix(subject, r.q.doneSubject("")), ".")
 	at := len(f) - 3
 	if at < 2 {
