@@ -42,14 +42,15 @@ func NewOrder(key [16]byte) cipher.Block {
 // those of one sender, and the image of its report id. Without a sender the id takes the
 // sender's place.
 func Tag(order cipher.Block, dst []byte, sender, id wire.ID) []byte {
-	var tag [TagSize]byte
-	order.Encrypt(tag[16:], id[:])
+	at := len(dst)
 	if sender == (wire.ID{}) {
-		copy(tag[:16], tag[16:])
-	} else {
-		order.Encrypt(tag[:16], sender[:])
+		sender = id
 	}
-	return append(dst, tag[:]...)
+	// Encrypted in place, so that nothing has to be allocated.
+	dst = append(append(dst, sender[:]...), id[:]...)
+	order.Encrypt(dst[at:at+16], dst[at:at+16])
+	order.Encrypt(dst[at+16:], dst[at+16:])
+	return dst
 }
 
 // Dropped counts the reports that were accepted but are not in the batch.

@@ -13,8 +13,10 @@ func TestSilentConnectionsArePinged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := tr.(hypertext).http.Transport.(*http.Transport).HTTP2
-	if h == nil || h.SendPingTimeout <= pollTime || h.SendPingTimeout > time.Minute || h.PingTimeout <= 0 || h.PingTimeout > time.Minute {
-		t.Errorf("pings: %+v", h)
+	for _, c := range []*http.Client{tr.(hypertext).known, tr.(hypertext).others} {
+		h := c.Transport.(*http.Transport).HTTP2
+		if h == nil || h.SendPingTimeout <= pollTime || h.SendPingTimeout > time.Minute || h.PingTimeout <= 0 || h.PingTimeout > time.Minute {
+			t.Errorf("pings: %+v", h)
+		}
 	}
 }

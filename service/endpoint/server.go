@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -79,6 +80,10 @@ type ServerConfig struct {
 	// certificate is asked for. Peer returns the name of a request's peer.
 	Peers   map[string][]Pin
 	Handler http.Handler
+	// Tickets returns the keys of the tickets by which a caller resumes an earlier connection; the
+	// first seals new ones, and all open. A ticket links a caller's connections, so a server whose
+	// callers do not say who they are has none. nil: each connection has a whole handshake.
+	Tickets func() [][32]byte
 	// Origins are those of the web pages that may call the server, as CheckOrigin wants them. A request
 	// that names another origin is refused before the handler sees it. Default: none; origins are not
 	// looked at.
@@ -124,8 +129,8 @@ func NewServer(c ServerConfig) (*server, error) {
 	if c.Peers != nil && len(c.Peers) == 0 {
 		return nil, errors.New("endpoint: a server for peers needs one")
 	}
-	if c.Peers != nil && len(c.Origins) > 0 {
-		return nil, errors.New("endpoint: pages are no peers")
+	if c.Peers != nil && (len(c.Origins) > 0 || c.Tickets != nil) {
+		return nil, errors.New("endpoint: peers are no pages, and get no tickets")
 	}
 	callers, err := newPages(c.Origins)
 	if err != nil {
@@ -188,6 +193,17 @@ func serverTLS(c ServerConfig) *tls.Config {
 		}
 		return nil, nil // keep this configuration
 	}
+	if c.Tickets == nil {
+		t.SessionTicketsDisabled = true
+	} else {
+		k := &tickets{keys: c.Tickets}
+		t.WrapSession = func(s tls.ConnectionState, what *tls.SessionState) ([]byte, error) {
+			return k.current().EncryptTicket(s, what)
+		}
+		t.UnwrapSession = func(ticket []byte, s tls.ConnectionState) (*tls.SessionState, error) {
+			return k.current().DecryptTicket(ticket, s)
+		}
+	}
 	if c.Peers != nil {
 		var all []Pin
 		for _, pins := range c.Peers {
@@ -197,6 +213,25 @@ func serverTLS(c ServerConfig) *tls.Config {
 		t.VerifyConnection = verifyPins(all)
 	}
 	return t
+}
+
+// tickets seals and opens tickets of TLS. Before there are keys it has one of its own.
+type tickets struct {
+	keys   func() [][32]byte
+	mu     sync.Mutex
+	last   [][32]byte
+	config tls.Config // only its keys are used
+}
+
+func (t *tickets) current() *tls.Config {
+	keys := t.keys()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(keys) > 0 && !slices.Equal(keys, t.last) {
+		t.config.SetSessionTicketKeys(keys)
+		t.last = keys
+	}
+	return &t.config
 }
 
 // Run serves until ctx ends, lets requests under way finish within Grace, and returns nil.
@@ -330,42 +365,35 @@ func (s *server) limit(next http.Handler) http.Handler {
 
 // body bounds a request's body, in size and in time.
 func (s *server) body(w http.ResponseWriter, r *http.Request, v *visit) {
-	control := http.NewResponseController(w)
 	if r.Body == nil || r.Body == http.NoBody {
-		if r.ProtoMajor < 2 {
-			_ = control.SetReadDeadline(time.Time{}) // fails for a test's recorder, which has no deadlines
-		}
 		return
 	}
+	b := &timedBody{ReadCloser: r.Body, visit: v, writer: w}
 	size := r.ContentLength
-	if size < 0 {
+	if size < 0 { // else net/http gives no more than the length, which limit has checked
 		size = s.config.MaxBody
+		b.ReadCloser = http.MaxBytesReader(w, r.Body, size)
 	}
-	b := &timedBody{ReadCloser: http.MaxBytesReader(w, r.Body, s.config.MaxBody), visit: v, one: r.ProtoMajor < 2, control: control}
-	// The server's own deadline is Transfer. Over HTTP/2 each deadline costs a message
-	// between goroutines, so an earlier one is set by a timer, only when it has passed.
+	// The server's own deadline is Transfer, which net/http lifts once the body has arrived. Over
+	// HTTP/2 each deadline costs a message between goroutines, so an earlier one is set by a
+	// timer, only when it has passed.
 	if d := s.config.bodyGrace + time.Duration(size)*time.Second/minRate; d < s.config.Transfer {
 		v.slow = time.AfterFunc(d, b.cut)
 	}
 	r.Body = b
 }
 
-// timedBody ends the deadlines for reading once the body has arrived. Over HTTP/1 the
-// deadlines would end a handler that waits.
+// timedBody is a body that is cut off if it comes too slowly.
 type timedBody struct {
 	io.ReadCloser
-	visit   *visit
-	one     bool // the request came over HTTP/1
-	control *http.ResponseController
+	visit  *visit
+	writer http.ResponseWriter
 }
 
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == io.EOF {
 		b.visit.arrived()
-		if b.one {
-			_ = b.control.SetReadDeadline(time.Time{})
-		}
 	}
 	return n, err
 }
@@ -375,7 +403,7 @@ func (b *timedBody) cut() {
 	b.visit.body.Lock()
 	defer b.visit.body.Unlock()
 	if !b.visit.whole { // the handler still runs, so its writer may be used
-		_ = b.control.SetReadDeadline(time.Unix(1, 0))
+		_ = http.NewResponseController(b.writer).SetReadDeadline(time.Unix(1, 0))
 	}
 }
 

@@ -142,7 +142,7 @@ func (r *coordinatorProcess) prepare(ctx context.Context, s *server) (err error)
 	if err := r.serveDashboard(s); err != nil {
 		return err
 	}
-	return s.listenTo(c.Origins, c.Listen, c.Rate, 64<<10, r.service.Handler())
+	return s.listenTo(c.Origins, c.Listen, c.Rate, 64<<10, nil, r.service.Handler())
 }
 
 func (r *coordinatorProcess) runnable(t *train.Setup, made created) (coordinator.Job, error) {

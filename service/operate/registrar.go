@@ -41,7 +41,7 @@ func serveRegistrar(ctx context.Context, path string, o Options) error {
 	if err == nil {
 		clients, peers, operator := service.Handlers()
 		s.operator = operator
-		err = s.listenTo(c.Origins, c.Listen, c.Rate, maxSmallRequest, clients)
+		err = s.listenTo(c.Origins, c.Listen, c.Rate, maxSmallRequest, nil, clients)
 		if err == nil {
 			err = s.listen("peers", c.PeersListen, peersOf, maxSmallRequest, peers)
 		}

@@ -159,9 +159,10 @@ func openCoordinatorStore(ctx context.Context, c config.Coordinator) (*store.Sto
 	return s, err
 }
 
-// listenTo serves clients. Origins are those of pages whose visitors may be clients.
-func (s *server) listenTo(origins []string, address string, rate float64, maxBody int64, h http.Handler) error {
-	return s.open(endpoint.ServerConfig{Name: "clients", Address: address, Origins: origins, Handler: h, MaxBody: maxBody, Rate: rate})
+// listenTo serves clients. Origins are those of pages whose visitors may be clients. A role
+// that knows its callers anyway has keys for tickets of TLS; others have nil.
+func (s *server) listenTo(origins []string, address string, rate float64, maxBody int64, tickets func() [][32]byte, h http.Handler) error {
+	return s.open(endpoint.ServerConfig{Name: "clients", Address: address, Origins: origins, Handler: h, Tickets: tickets, MaxBody: maxBody, Rate: rate})
 }
 
 func (s *server) listen(name, address string, peers map[string][]endpoint.Pin, maxBody int64, h http.Handler) error {

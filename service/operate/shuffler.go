@@ -63,7 +63,7 @@ func serveShuffler(ctx context.Context, path string, o Options) error {
 	if err == nil {
 		clients, coordinator = service.Handlers()
 		// A sealed report has its parts and some hundred bytes, more with a hybrid key.
-		err = s.listenTo(c.Origins, c.Listen, c.Rate, c.Round.MaxReport+8<<10, clients)
+		err = s.listenTo(c.Origins, c.Listen, c.Rate, c.Round.MaxReport+8<<10, service.TicketKeys, clients)
 	}
 	if err == nil {
 		most := int64(maxRequest)

@@ -3,7 +3,9 @@ package shuffler
 import (
 	"bufio"
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strconv"
@@ -14,39 +16,47 @@ import (
 
 const loadChild = "RIFFLE_LOAD_ADDRESS"
 
+// How the clients' process connects.
+const (
+	kept    = "kept"    // a connection carries many reports
+	each    = "each"    // a connection for each, with a whole handshake
+	resumed = "resumed" // a connection for each, with the ticket of an earlier one
+)
+
 // loadMain is the clients' process: a file of reports over a few hundred
 // connections, with as little work as can be, for it shares the processors. It prints the
-// bytes that it sent and received over TCP.
+// bytes that it sent and received over TCP. Without a file it sends as many single bytes as
+// RIFFLE_LOAD_SIZE says.
 func loadMain() {
-	if err := load(os.Getenv(loadChild), os.Getenv("RIFFLE_LOAD_FILE"), os.Getenv("RIFFLE_LOAD_SIZE")); err != nil {
+	if err := load(os.Getenv(loadChild), os.Getenv("RIFFLE_LOAD_MODE"), os.Getenv("RIFFLE_LOAD_FILE"), os.Getenv("RIFFLE_LOAD_SIZE")); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-func load(address, file, bytes string) error {
+func load(address, mode, file, bytes string) error {
 	size, err := strconv.Atoi(bytes)
 	if err != nil {
 		return err
 	}
-	f, err := os.Open(file)
-	if err != nil {
-		return err
+	l := &loader{address: address, mode: mode, n: int64(size)}
+	if file != "" {
+		if l.file, err = os.Open(file); err != nil {
+			return err
+		}
+		defer l.file.Close()
+		info, err := l.file.Stat()
+		if err != nil {
+			return err
+		}
+		l.size, l.n = size, info.Size()/int64(size)
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	n := info.Size() / int64(size)
-	var next atomic.Int64
-	var wire traffic
 	failed := make(chan error, 1)
 	var wg sync.WaitGroup
-	for range 512 {
+	for i := range 512 {
 		wg.Go(func() {
-			if err := connection(address, f, size, n, &next, &wire); err != nil {
+			if err := l.work(i); err != nil {
 				select {
 				case failed <- err:
 				default:
@@ -59,9 +69,19 @@ func load(address, file, bytes string) error {
 	case err := <-failed:
 		return err
 	default:
-		_, err := fmt.Println(wire.sent.Load(), wire.received.Load())
+		_, err := fmt.Println(l.sent.Load(), l.received.Load())
 		return err
 	}
+}
+
+// loader sends the reports of a file, or bytes.
+type loader struct {
+	address, mode string
+	file          *os.File // nil: single bytes
+	size          int
+	n             int64
+	next          atomic.Int64
+	traffic
 }
 
 // traffic counts the bytes of connections.
@@ -84,36 +104,88 @@ func (c meteredConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func connection(address string, f *os.File, size int, n int64, next *atomic.Int64, wire *traffic) error {
-	bare, err := net.Dial("tcp", address)
+// sources is the number of addresses, in networks of their own, that connections come from: one has ports
+// for some 28,000 connections a minute.
+const sources = 16
+
+// dial connects from the address of worker i.
+func (l *loader) dial(i int, c *tls.Config) (*tls.Conn, error) {
+	from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, byte(i%sources), 1)}}
+	bare, err := from.Dial("tcp", l.address)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c := tls.Client(meteredConn{bare, wire}, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13})
-	defer c.Close()
-	head := fmt.Appendf(nil, "POST /v1/report HTTP/1.1\r\nHost: riffle\r\nContent-Length: %d\r\n\r\n", size)
-	request := make([]byte, len(head)+size)
-	copy(request, head)
-	in := bufio.NewReader(c)
-	for i := next.Add(1) - 1; i < n; i = next.Add(1) - 1 {
-		if _, err := f.ReadAt(request[len(head):], i*int64(size)); err != nil {
-			return err
+	return tls.Client(meteredConn{bare, &l.traffic}, c), nil
+}
+
+func (l *loader) work(i int) error {
+	config := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13, ServerName: "localhost"}
+	if l.mode == resumed {
+		config.ClientSessionCache = tls.NewLRUClientSessionCache(1)
+	}
+	request := []byte{1}
+	var body []byte
+	if l.file != nil {
+		request = fmt.Appendf(nil, "POST /v1/report HTTP/1.1\r\nHost: riffle\r\nContent-Length: %d\r\n\r\n", l.size)
+		head := len(request)
+		request = append(request, make([]byte, l.size)...)
+		body = request[head:]
+	}
+	var c *tls.Conn
+	var in *bufio.Reader
+	first := true
+	for i64 := l.next.Add(1) - 1; i64 < l.n; i64 = l.next.Add(1) - 1 {
+		if c == nil {
+			var err error
+			if c, err = l.dial(i, config); err != nil {
+				return err
+			}
+			in = bufio.NewReader(c)
+		}
+		if body != nil {
+			if _, err := l.file.ReadAt(body, i64*int64(l.size)); err != nil {
+				return err
+			}
 		}
 		if _, err := c.Write(request); err != nil {
 			return err
 		}
-		for first := true; ; first = false {
-			line, err := in.ReadSlice('\n')
-			if err != nil {
+		if err := answered(in, body != nil); err != nil {
+			return err
+		}
+		if l.mode == resumed && !first && !c.ConnectionState().DidResume {
+			return errors.New("a handshake was not resumed")
+		}
+		first = false
+		if l.mode != kept {
+			if err := c.Close(); err != nil {
 				return err
 			}
-			if first && !strings.HasPrefix(string(line), "HTTP/1.1 204 ") {
-				return fmt.Errorf("answer %s", line)
-			}
-			if len(line) <= 2 {
-				break
-			}
+			c = nil
 		}
 	}
+	if c != nil {
+		return c.Close()
+	}
 	return nil
+}
+
+// answered reads the answer to a report, or a byte.
+func answered(in *bufio.Reader, report bool) error {
+	if !report {
+		_, err := io.ReadFull(in, make([]byte, 1))
+		return err
+	}
+	for first := true; ; first = false {
+		line, err := in.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		if first && !strings.HasPrefix(string(line), "HTTP/1.1 204 ") {
+			return fmt.Errorf("answer %s", line)
+		}
+		if len(line) <= 2 {
+			return nil
+		}
+	}
 }

@@ -4,6 +4,7 @@ package shuffler
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
@@ -33,7 +34,9 @@ import (
 // BenchmarkRound runs one round: reports of 300 bytes over TLS from another
 // process into an embedded store, the shuffle, and every part opened again.
 // RIFFLE_REPORTS says how many, RIFFLE_MESSAGES how many messages each has, and RIFFLE_CONTENT
-// of how many bytes these are; b.N does not.
+// of how many bytes these are; b.N does not. RIFFLE_CONNECTIONS says how reports come: kept, which is the default,
+// for connections that carry many; each for a connection of its own with a whole handshake;
+// resumed for one whose handshake is resumed. Its bound then has that handshake.
 func BenchmarkRound(b *testing.B) {
 	setting := func(name string, otherwise int) int {
 		if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
@@ -41,6 +44,7 @@ func BenchmarkRound(b *testing.B) {
 		}
 		return otherwise
 	}
+	mode := cmp.Or(os.Getenv("RIFFLE_CONNECTIONS"), kept)
 	n, messages, content := setting("RIFFLE_REPORTS", 10_000), setting("RIFFLE_MESSAGES", 1), setting("RIFFLE_CONTENT", 300)
 	w := newWorld(b, 0)
 	part, err := envelope.PartSize(wire.X25519, int64(content))
@@ -74,7 +78,7 @@ func BenchmarkRound(b *testing.B) {
 	size, sum := seal(b, w, ann, clients, sessions, file, content)
 	sessions = nil
 	clients = nil
-	// As a process of a shuffler alone would be set up, and from here on measured.
+	// As riffle serve shuffler does with GOMEMLIMIT=800MiB, and from here on measured.
 	debug.SetGCPercent(400)
 	debug.SetMemoryLimit(800 << 20)
 	debug.FreeOSMemory()
@@ -133,8 +137,12 @@ func BenchmarkRound(b *testing.B) {
 		b.Fatal(err)
 	}
 	forClients, _ := s.Handlers()
+	handshake := 0.0
+	if mode != kept {
+		handshake = handshakes(b, pair, mode, min(n, 10_000))
+	}
 	server, err := endpoint.NewServer(endpoint.ServerConfig{Name: "reports", Address: "127.0.0.1:0", Certificate: pair, Handler: forClients,
-		Log: slog.New(slog.DiscardHandler)})
+		Share: 1, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -145,16 +153,10 @@ func BenchmarkRound(b *testing.B) {
 	idle := live()
 	b.ResetTimer()
 	cpu0, wall0 := cpu(), time.Now()
-	child := exec.Command(os.Args[0])
-	child.Env = append(os.Environ(), loadChild+"="+server.Address, "RIFFLE_LOAD_FILE="+file, "RIFFLE_LOAD_SIZE="+strconv.Itoa(size))
-	child.Stderr = os.Stderr
-	said, err := child.Output()
-	if err != nil {
-		b.Fatal(err)
-	}
+	child, said := loaded(b, server.Address, mode, file, size)
 	cpu1, wall1 := cpu(), time.Now()
 	var sent, received float64
-	if _, err := fmt.Sscan(string(said), &sent, &received); err != nil {
+	if _, err := fmt.Sscan(said, &sent, &received); err != nil {
 		b.Fatal(err)
 	}
 	taken, held := occupied(b, dir), live()
@@ -193,17 +195,24 @@ func BenchmarkRound(b *testing.B) {
 	}
 	again, againVerify := cost()
 	opens, verify = (opens+again)/2, (verify+againVerify)/2
+	if mode != kept {
+		handshake = (handshake + handshakes(b, pair, mode, min(n, 10_000))) / 2
+	}
+	bound := handshake + opens
 	cancel()
 	if err := <-served; err != nil {
 		b.Error(err)
 	}
 	r := float64(n)
-	used := child.ProcessState.SystemTime() + child.ProcessState.UserTime()
+	used := child.SystemTime() + child.UserTime()
 	wall := wall3.Sub(wall0).Seconds()
 	b.ReportMetric(r/wall, "reports/s")
-	b.ReportMetric(100*opens*r/(cpu3-cpu0), "%ofbound-cpu")
-	b.ReportMetric(100*opens*r/float64(runtime.NumCPU())/wall, "%ofbound-wall")
+	b.ReportMetric(100*bound*r/(cpu3-cpu0), "%ofbound-cpu")
+	b.ReportMetric(100*bound*r/float64(runtime.NumCPU())/wall, "%ofbound-wall")
 	b.ReportMetric(peak(b), "peak-MB")
+	if mode != kept {
+		b.Logf("connections: %s; a handshake alone %.1f µs", mode, 1e6*handshake)
+	}
 	b.Logf("%d reports: all opens %.1f µs, a MAC %.1f µs, once a session %.1f µs; per report, µs of processor and of wall clock: taking %.1f and %.1f, closing %.1f and %.1f, offering and opening %.1f and %.1f; the clients' process %.1f",
 		n, 1e6*opens, 1e6*verify, 1e6*session, 1e6*(cpu1-cpu0)/r, 1e6*wall1.Sub(wall0).Seconds()/r, 1e6*(cpu2-cpu1)/r, 1e6*wall2.Sub(wall1).Seconds()/r,
 		1e6*(cpu3-cpu2)/r, 1e6*wall3.Sub(wall2).Seconds()/r, 1e6*used.Seconds()/r)
@@ -213,6 +222,49 @@ func BenchmarkRound(b *testing.B) {
 		b.Logf("%-8s %8d times, %8.1f s of wall clock, summed over goroutines", name, spent.Count, spent.Seconds)
 	}
 	b.Logf("closed in %v, %d chunks", wall2.Sub(wall1), word.Chunks)
+}
+
+// loaded runs the clients' process until it ends, and returns what it used and printed.
+func loaded(b *testing.B, address, mode, file string, size int) (*os.ProcessState, string) {
+	b.Helper()
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), loadChild+"="+address, "RIFFLE_LOAD_MODE="+mode, "RIFFLE_LOAD_FILE="+file, "RIFFLE_LOAD_SIZE="+strconv.Itoa(size))
+	child.Stderr = os.Stderr
+	said, err := child.Output()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return child.ProcessState, string(said)
+}
+
+// handshakes returns what accepting a connection, its handshake, one byte and closing cost a
+// server that does nothing else, in seconds of a processor.
+func handshakes(b *testing.B, pair tls.Certificate, mode string, n int) float64 {
+	b.Helper()
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				var one [1]byte
+				if _, err := c.Read(one[:]); err == nil {
+					_, _ = c.Write(one[:])
+					_, _ = c.Read(one[:]) // until the client closes
+				}
+			}()
+		}
+	}()
+	before := cpu()
+	loaded(b, l.Addr().String(), mode, "", n)
+	return (cpu() - before) / float64(n)
 }
 
 func xor(sum *[sha256.Size]byte, d [sha256.Size]byte) {
@@ -306,6 +358,7 @@ func seal(b *testing.B, w *world, ann wire.Announcement, clients []ed25519.Priva
 	if err != nil {
 		b.Fatal(err)
 	}
+	size += int64(wire.PassedHeader - wire.ReportHeader)
 	f, err := os.Create(file)
 	if err != nil {
 		b.Fatal(err)
@@ -315,13 +368,19 @@ func seal(b *testing.B, w *world, ann wire.Announcement, clients []ed25519.Priva
 			xor(&sum, digests[(i*i+j)%1000])
 		}
 	}
+	digest := wire.Digest(ann)
 	parallel(len(clients), func(i int) {
-		r := &wire.Report{Announcement: wire.Digest(ann), Client: wire.ClientID(public(clients[i])), ID: reportID(i, 0), Several: ann.PerClient() > 1}
+		r := &wire.Report{Announcement: digest, Client: wire.ClientID(public(clients[i])), ID: reportID(i, 0), Several: ann.PerClient() > 1}
 		for j := range int(ann.PerClient()) {
 			r.Part = append(r.Part, parts[(i*i+j)%1000]...)
 		}
 		wire.Authenticate(r, sessions[i])
-		if _, err := f.WriteAt(w.sealed(r), int64(i)*size); err != nil {
+		pass := sessions[i].Key.Pass(digest)
+		sealed, err := envelope.SealReport(w.seal.Keys[0], r, &pass)
+		if err == nil {
+			_, err = f.WriteAt(sealed, int64(i)*size)
+		}
+		if err != nil {
 			b.Error(err)
 		}
 	})

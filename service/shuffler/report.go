@@ -236,8 +236,7 @@ func (s *Service) storeReport(ctx context.Context, r *round, report wire.Report,
 	if !r.has(report.Client) {
 		return pure.Refuse(wire.NotDrawn, "")
 	}
-	var tag [pure.TagSize]byte
-	pure.Tag(r.order, tag[:0], report.Client, report.ID)
+	tag := pure.Tag(r.order, make([]byte, 0, pure.TagSize), report.Client, report.ID)
 	mark := binary.BigEndian.Uint64(tag[16:]) | 1
 	if seen := r.seen[place].Load(); seen == mark {
 		// The report is durable; its answer may have been lost.
@@ -247,7 +246,7 @@ func (s *Service) storeReport(ctx context.Context, r *round, report wire.Report,
 		return pure.Refuse(wire.SecondReport, "")
 	}
 	began := time.Now()
-	err := r.pack.add(ctx, tag[:], report.Part, report.Share)
+	err := r.pack.add(ctx, tag, report.Part, report.Share)
 	s.metrics.store.since(began)
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"hash"
 	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -52,14 +53,42 @@ func masterName(end int64) string { return masterPrefix + strconv.FormatInt(end,
 
 // master makes the keys of the sessions that end at one time.
 type master struct {
-	macs sync.Pool // pool of hash.Hash keyed with the secret
+	macs   sync.Pool // pool of hash.Hash keyed with the secret
+	ticket [32]byte  // seals tickets of TLS
 }
 
 func newMaster(secret []byte) *master {
-	return &master{macs: sync.Pool{New: func() any { return hmac.New(sha256.New, secret) }}}
+	m := &master{macs: sync.Pool{New: func() any { return hmac.New(sha256.New, secret) }}}
+	h := hmac.New(sha256.New, secret)
+	h.Write([]byte(labelTicketKey))
+	h.Sum(m.ticket[:0])
+	return m
 }
 
-const labelSessionKey = "riffle/1 session key\x00"
+const (
+	labelSessionKey = "riffle/1 session key\x00"
+	labelTicketKey  = "riffle/1 TLS ticket key\x00"
+)
+
+// TicketKeys returns the keys of TLS tickets, as [endpoint.ServerConfig] wants them: a key of each
+// master secret, first that of the sessions that are given out now. So all processes on the
+// store resume each other's connections, and the keys change and are destroyed as the masters.
+// There are none before Run has read the masters.
+func (s *Service) TicketKeys() [][32]byte {
+	known := s.masters.known.Load()
+	if known == nil {
+		return nil
+	}
+	ends, now := slices.Sorted(maps.Keys(*known)), s.sessionEnd(time.Now().Unix())
+	if i := slices.Index(ends, now); i > 0 {
+		ends[0], ends[i] = ends[i], ends[0]
+	}
+	keys := make([][32]byte, len(ends))
+	for i, end := range ends {
+		keys[i] = (*known)[end].ticket
+	}
+	return keys
+}
 
 // key returns the HMAC-SHA-256 of a label, the population, the client and the end, all of
 // fixed length.

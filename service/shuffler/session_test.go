@@ -252,3 +252,47 @@ func TestUnknownSessionsAreNotLookedForEachTime(t *testing.T) {
 		n.refused(wire.BadSignature, "", "POST", "/v1/report", w.sealed(r))
 	})
 }
+
+// All processes on a store seal tickets with the same key, which changes from day to day. Old
+// keys open tickets until their masters are destroyed.
+func TestTicketKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 3)
+		idle, err := New(w.config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if keys := idle.TicketKeys(); len(keys) != 0 {
+			t.Errorf("%d keys before the masters are known", len(keys))
+		}
+		c := w.config()
+		c.Poll = time.Hour
+		a, b := w.start(c), w.start(c)
+		synctest.Wait()
+		first := a.TicketKeys()
+		if len(first) == 0 || !slices.Equal(first, b.TicketKeys()) {
+			t.Fatalf("%d keys, not the same at another process", len(first))
+		}
+		if session := w.session(0); session.Key == wire.SessionKey(first[0]) {
+			t.Error("a client has the key of tickets")
+		}
+		time.Sleep(oneDay + time.Minute)
+		synctest.Wait()
+		next := a.TicketKeys()
+		if next[0] == first[0] || !slices.Contains(next, first[0]) {
+			t.Error("after a day: want a new key first, and the old one")
+		}
+		if !slices.Equal(next, b.TicketKeys()) {
+			t.Error("the keys of two processes differ after a day")
+		}
+		time.Sleep(30 * oneDay)
+		if slices.Contains(a.TicketKeys(), first[0]) {
+			t.Error("a key is there after its master's end")
+		}
+		if len(a.TicketKeys()) > 12 {
+			t.Errorf("%d keys", len(a.TicketKeys()))
+		}
+		a.stop()
+		b.stop()
+	})
+}
