@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/setting"
 	"github.com/riffle-dp/riffle/service/config"
 )
@@ -31,7 +32,7 @@ docs/deploy/GUIDE.md says who gets what.`,
 	for _, role := range []string{"shuffler", "coordinator", "aggregator"} {
 		cmd.AddCommand(newKeygenRole(role))
 	}
-	cmd.AddCommand(newKeygenRegistrar(), newKeygenClient(), newKeygenTLS())
+	cmd.AddCommand(newKeygenRegistrar(), newKeygenWorker(), newKeygenClient(), newKeygenTLS())
 	return cmd
 }
 
@@ -65,6 +66,19 @@ func (m made) show(cmd *cobra.Command, show output, next string) error {
 	}
 	show.note(cmd.ErrOrStderr(), "%s", next)
 	return p.err
+}
+
+// seal makes a sealing key.
+func (m *made) seal(s wire.Suite, expires time.Duration) error {
+	key, file, err := config.GenerateSealing(m.Dir, s, time.Now().Add(expires))
+	if err != nil {
+		return keygenError(err)
+	}
+	id := key.ID()
+	m.Sealing, m.SealID = config.FormatSealing(key), hex.EncodeToString(id[:])
+	m.Expires = time.Unix(key.Expires, 0).UTC().Format(time.RFC3339)
+	m.Files = append(m.Files, filepath.Join(m.Dir, file))
+	return nil
 }
 
 // keygenError marks an error in the caller's input as bad usage.
@@ -114,14 +128,9 @@ the old one any more.`,
 				m.Signing = config.FormatVerifying(key)
 				m.Files = append(m.Files, filepath.Join(dir, config.SigningFile))
 			}
-			key, file, err := config.GenerateSealing(dir, s, time.Now().Add(expires))
-			if err != nil {
-				return keygenError(err)
+			if err := m.seal(s, expires); err != nil {
+				return err
 			}
-			id := key.ID()
-			m.Sealing, m.SealID = config.FormatSealing(key), hex.EncodeToString(id[:])
-			m.Expires = time.Unix(key.Expires, 0).UTC().Format(time.RFC3339)
-			m.Files = append(m.Files, filepath.Join(dir, file))
 			return m.show(cmd, show, map[string]string{
 				"shuffler":    "give the signing key to the coordinator, the aggregator and the clients; the sealing key goes into the enrolment by itself",
 				"coordinator": "give the signing key to the shuffler, the aggregator and the clients; the sealing key goes into announcements by itself",
@@ -159,6 +168,41 @@ func newKeygenRegistrar() *cobra.Command {
 	}
 	require(cmd, &dir, "out", "directory for the key, made if it is not there")
 	show.flags(cmd.Flags())
+	return cmd
+}
+
+func newKeygenWorker() *cobra.Command {
+	var dir, suite string
+	var expires time.Duration
+	var show output
+	cmd := &cobra.Command{
+		Use:   "worker",
+		Short: "Make the key of a coordinator's worker",
+		Long: `Makes the sealing key of a worker, to which the coordinator seals what it takes to open
+a round. To replace it, run it again in the same directory and list both keys for a while.`,
+		Example: "  riffle keygen worker --out keys/worker-1",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := config.ParseSuite(suite)
+			if err != nil {
+				return usageError(err)
+			}
+			if expires < time.Hour {
+				return usage("--expires %v must be at least 1h", expires)
+			}
+			m := made{Role: "worker", Dir: dir}
+			if err := m.seal(s, expires); err != nil {
+				return err
+			}
+			return m.show(cmd, show, "list the sealing key in the coordinator's worker-keys: a worker whose key is not listed gets nothing")
+		},
+	}
+	flags := cmd.Flags()
+	require(cmd, &dir, "out", "directory for the key, made if it is not there")
+	bind(cmd, setting.Table{{Name: "suite", Into: &suite, Default: suites[0], Values: suites[:], Help: "of the sealing key: %s"}})
+	flags.DurationVar(&expires, "expires", 365*24*time.Hour, "when riffle check asks for a new one")
+	show.flags(flags)
+	flags.SortFlags = false
 	return cmd
 }
 

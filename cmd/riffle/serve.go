@@ -20,7 +20,7 @@ import (
 	"github.com/riffle-dp/riffle/service/operate"
 )
 
-var serverRoles = []string{operate.RoleCoordinator, operate.RoleShuffler, operate.RoleAggregator, operate.RoleRegistrar, operate.RoleRelay, operate.RoleAll}
+var serverRoles = []string{operate.RoleCoordinator, operate.RoleShuffler, operate.RoleAggregator, operate.RoleRegistrar, operate.RoleRelay, operate.RoleWorker, operate.RoleAll}
 
 // roleArg accepts one of the roles as the only argument.
 func roleArg(roles []string) cobra.PositionalArgs {
@@ -143,7 +143,7 @@ func newServe() *cobra.Command {
 	var config, program string
 	var check checkFlag
 	cmd := &cobra.Command{
-		Use:   "serve coordinator|shuffler|aggregator|registrar|relay|all",
+		Use:   "serve coordinator|shuffler|aggregator|registrar|relay|worker|all",
 		Short: "Run a role as a server",
 		Long: `Serve runs a role until it is stopped. On SIGTERM it finishes the requests under way
 and exits with 0. Its log is JSON on stderr and names no client. docs/deploy/ has a
@@ -161,6 +161,10 @@ which never wait for it; if it fails, riffle task show says why and the task goe
 
 A relay passes sealed requests of clients on to the shuffler, which then does not see
 their addresses. It can read none of them, keeps nothing and needs no riffle init.
+
+A worker opens batches for a coordinator with opening: workers, over a queue in the
+coordinator's store. On SIGTERM it finishes the ranges that it has begun. It has no ledger,
+signs nothing, keeps nothing and needs no riffle init.
 
 With "all" every role runs in this process, for development.`,
 		Example: `  riffle serve shuffler --config docs/deploy/shuffler.yaml
@@ -272,7 +276,7 @@ func newInit() *cobra.Command {
 No other command makes a ledger: a new ledger would be a new budget, so a role whose
 store is missing refuses to start.`,
 		Example: `  riffle init coordinator --config docs/deploy/coordinator.yaml`,
-		Args:    roleArg(append(slices.DeleteFunc(slices.Clone(serverRoles), func(r string) bool { return r == operate.RoleRelay }), operate.RoleClient)),
+		Args:    roleArg(append(slices.DeleteFunc(slices.Clone(serverRoles), func(r string) bool { return r == operate.RoleRelay || r == operate.RoleWorker }), operate.RoleClient)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := operate.Init(cmd.Context(), args[0], config); err != nil {
 				return operateError(err)

@@ -136,6 +136,9 @@ type Shuffler struct {
 	// AggregatorKeys are the aggregator's public sealing keys.
 	AggregatorKeys    []string   `yaml:"aggregator-sealing-keys"`
 	AggregatorSealing []wire.Key `yaml:"-"` // AggregatorKeys, as Load reads them
+	// Workers needs pins, of the coordinator's workers: other ones than the coordinator's. They may fetch
+	// the chunks of closed rounds and nothing else. Leave it out if there are none.
+	Workers *Party `yaml:"workers,omitempty"`
 	// Registrar enrols the clients, in place of this role's operator. It needs a key, and either
 	// url and pins, or its signed roster as the file Roster. Leave it out if there is none.
 	Registrar *Party `yaml:"registrar,omitempty"`
@@ -218,6 +221,13 @@ type Coordinator struct {
 	// pauses until `riffle task resume`. 0: it never pauses. Default 3.
 	PauseAfter int64 `yaml:"pause-after"`
 	Workers    int   `yaml:"workers"` // goroutines that open reports; default one per CPU
+	// Opening says who opens batches: here (default), this process; workers, the processes of riffle serve
+	// worker with these keys, over a queue in the store, which must be a cluster (url). What workers cannot
+	// open is opened here: sums, and messages with tokens.
+	Opening string `yaml:"opening,omitempty"`
+	// WorkerKeys are the workers' public sealing keys, up to 16. Required with opening: workers.
+	WorkerKeys    []string   `yaml:"worker-keys,omitempty"`
+	WorkerSealing []wire.Key `yaml:"-"` // WorkerKeys, as Load reads them
 	// Dashboard is the address of the page that shows tasks, rounds, budget and ledger; it is
 	// read-only. On loopback it is plain HTTP for anyone on this machine. Elsewhere it is
 	// HTTPS with Certificate and needs a token. Default: a loopback address. none: no such
@@ -235,6 +245,31 @@ type Coordinator struct {
 	// Registrar needs a key: no enrolment counts whose clients it has not signed. For tasks with
 	// tokens it also needs url (its address for peers) and pins. Leave it out if there is none.
 	Registrar *Party `yaml:"registrar,omitempty"`
+}
+
+// Worker is the configuration of riffle serve worker, a process of the coordinator's operator that opens
+// batches for the coordinator. It keeps nothing.
+type Worker struct {
+	Admin string `yaml:"admin"` // as in Process
+	// Certificate and CertificateKey are files, made by riffle keygen tls; the shuffler knows the pin
+	// (workers: pins:). Required.
+	Certificate    string `yaml:"certificate"`
+	CertificateKey string `yaml:"certificate-key"`
+	// SealingKeys are files made by riffle keygen worker; the coordinator lists the public halves
+	// (worker-keys). At least one.
+	SealingKeys []string `yaml:"sealing-keys"`
+	// Queue is the cluster in which the coordinator's store is: url and credentials, best of a user of its
+	// own who may do nothing but take items and send results (docs/deploy/GUIDE.md). Required.
+	Queue store.Config `yaml:"queue"`
+	// Ranges is the number of ranges that are opened at a time. Each needs memory for a sum as large as two
+	// models. Default: one per CPU.
+	Ranges int `yaml:"ranges"`
+	// Drain is how long a range that is being opened may go on after SIGTERM. Default 20 s.
+	Drain       time.Duration `yaml:"drain"`
+	Log         string        `yaml:"log"`         // as in Process
+	Level       slog.Level    `yaml:"-"`           // Log, as Load reads it
+	Coordinator Party         `yaml:"coordinator"` // Key. Required.
+	Shuffler    Party         `yaml:"shuffler"`    // URL (its address for peers) and pins. Required.
 }
 
 // Aggregator is the configuration of riffle serve aggregator.

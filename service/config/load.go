@@ -21,7 +21,8 @@ import (
 	"github.com/riffle-dp/riffle/service/endpoint"
 )
 
-// Load reads a configuration: a Shuffler, Coordinator, Aggregator, Registrar, Relay, All or Client.
+// Load reads a configuration: a Shuffler, Coordinator, Aggregator, Registrar, Relay,
+// Worker, All or Client.
 // Unknown keys and keys given twice are refused. Fields without a YAML key are filled in from those
 // that have one.
 func Load[C any, P interface {

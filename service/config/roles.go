@@ -6,12 +6,14 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/loopback"
 	"github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/opener"
 )
 
 // This file has each role's defaults and checks: what Load calls before and after it decodes a file.
@@ -23,6 +25,7 @@ const (
 	aggregatorAdmin  = "127.0.0.1:8462"
 	registrarAdmin   = "127.0.0.1:8464"
 	relayAdmin       = "127.0.0.1:8465"
+	workerAdmin      = "127.0.0.1:8466"
 
 	coordinatorDashboard = "127.0.0.1:8463"
 )
@@ -73,6 +76,16 @@ func (c *Shuffler) finish(path string) error {
 	if c.Aggregator != nil {
 		if err := c.Aggregator.need("aggregator", false, true, false); err != nil {
 			return err
+		}
+	}
+	if c.Workers != nil {
+		if err := c.Workers.need("workers", false, true, false); err != nil {
+			return err
+		}
+		for _, p := range c.Workers.Pinned {
+			if slices.Contains(c.Coordinator.Pinned, p) || c.Aggregator != nil && slices.Contains(c.Aggregator.Pinned, p) {
+				return Errorf("%s: workers: pin %s is another role's, too: a worker needs a certificate of its own", path, p)
+			}
 		}
 	}
 	if r := c.Registrar; r != nil && r.URL != "" {
@@ -152,7 +165,7 @@ func (c *Relay) finish(path string) (err error) {
 
 func (c *Coordinator) defaults() {
 	c.Process.defaults()
-	c.RoundLength, c.PauseAfter = time.Minute, 3
+	c.RoundLength, c.PauseAfter, c.Opening = time.Minute, 3, openingHere
 }
 
 func (c *Coordinator) finish(path string) error {
@@ -188,6 +201,9 @@ func (c *Coordinator) finish(path string) error {
 	case c.Colluders < 0 || c.Workers < 0 || c.PauseAfter < 0:
 		return Errorf("%s: colluders, workers and pause-after must not be negative", path)
 	}
+	if err := c.workers(path); err != nil {
+		return err
+	}
 	if _, _, err := net.SplitHostPort(c.Dashboard); c.Dashboard != NoAddress && err != nil {
 		return Errorf("%s: dashboard: %q is not an address: %w", path, c.Dashboard, err)
 	} else if c.Dashboard != NoAddress && c.DashboardToken == "" && !loopback.Address(c.Dashboard) {
@@ -206,6 +222,69 @@ func (c *Coordinator) finish(path string) error {
 		return err
 	}
 	return c.Shuffler.needOne("shuffler", true)
+}
+
+// Who opens batches: values of opening.
+const (
+	openingHere    = "here"
+	openingWorkers = "workers"
+)
+
+// workers checks who opens batches.
+func (c *Coordinator) workers(path string) error {
+	c.WorkerSealing = nil
+	switch {
+	case c.Opening != "" && c.Opening != openingHere && c.Opening != openingWorkers:
+		return Errorf("%s: opening: %q must be %s or %s", path, c.Opening, openingHere, openingWorkers)
+	case c.Opening != openingWorkers && len(c.WorkerKeys) > 0:
+		return Errorf("%s: worker-keys have a use with opening: %s only", path, openingWorkers)
+	case c.Opening != openingWorkers:
+		return nil
+	case c.Store.URL == "":
+		return Errorf("%s: opening: %s needs a store that workers can reach: a cluster (store: url)", path, openingWorkers)
+	case c.Record != "":
+		return Errorf("%s: opening: %s and record: reports are recorded where they are opened, so leave one of the two out", path, openingWorkers)
+	}
+	for _, text := range c.WorkerKeys {
+		k, err := parseSealing(text)
+		if err != nil {
+			return Errorf("%s: worker-keys: %w", path, err)
+		}
+		c.WorkerSealing = append(c.WorkerSealing, k)
+	}
+	if err := opener.CheckWorkers(c.WorkerSealing); err != nil {
+		return Errorf("%s: worker-keys: %w", path, err)
+	}
+	return nil
+}
+
+func (c *Worker) defaults() {
+	c.Log, c.Admin, c.Drain = "info", workerAdmin, 20*time.Second
+}
+
+func (c *Worker) finish(path string) (err error) {
+	q := &c.Queue
+	at(path, &c.Certificate, &c.CertificateKey, &q.Credentials, &q.TLSCA, &q.TLSCert, &q.TLSKey, &q.Password, &q.Token)
+	atAll(path, c.SealingKeys)
+	q.Domain = "coordinator"
+	switch {
+	case c.Certificate == "" || c.CertificateKey == "" || len(c.SealingKeys) == 0:
+		return Errorf("%s: certificate, certificate-key and sealing-keys are required", path)
+	case q.URL == "" || q.Dir != "" || q.Replicas != 0 || q.MaxBytes != 0:
+		return Errorf("%s: queue needs a url, and has no use for dir, replicas and max-bytes", path)
+	case c.Ranges < 0 || c.Drain <= 0:
+		return Errorf("%s: ranges must not be negative, and drain above 0", path)
+	}
+	if _, _, err := net.SplitHostPort(c.Admin); c.Admin != NoAddress && err != nil {
+		return Errorf("%s: %q is not an address: %w", path, c.Admin, err)
+	}
+	if c.Level, err = parseLevel(c.Log); err != nil {
+		return Errorf("%s: %w", path, err)
+	}
+	if err := c.Coordinator.need("coordinator", false, false, true); err != nil {
+		return err
+	}
+	return c.Shuffler.needOne("shuffler", false)
 }
 
 func (c *Aggregator) defaults() {

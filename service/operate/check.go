@@ -17,6 +17,7 @@ import (
 	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/coordinator"
 	"github.com/riffle-dp/riffle/service/mark"
+	"github.com/riffle-dp/riffle/service/opener"
 	"github.com/riffle-dp/riffle/service/registrar"
 	"github.com/riffle-dp/riffle/service/shuffler"
 	"github.com/riffle-dp/riffle/service/store"
@@ -93,6 +94,13 @@ func (r *checkReport) coordinator(ctx context.Context, path string) error {
 	}
 	defer s.Close()
 	r.readAll(ctx, s)
+	// Ranges for workers, and their tallies. Between rounds there are none, unless a crash or a late worker
+	// has left some, which go at the start of the task's next leader or after its next round.
+	if items, results, err := s.Queued(ctx, opener.Queue); err != nil {
+		r.problem("opening", "the queue cannot be read: %v", err)
+	} else if items+results > 0 {
+		r.Checked["openings"], r.Checked["messages of tallies"] = int64(items), int64(results)
+	}
 	book, err := verifyLedger(ctx, c, s)
 	if err != nil {
 		r.problem("ledger", "%v", err)

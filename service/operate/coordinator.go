@@ -31,6 +31,7 @@ import (
 	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/coordinator"
 	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/opener"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
@@ -128,6 +129,13 @@ func (r *coordinatorProcess) prepare(ctx context.Context, s *server) (err error)
 		if r.registrar, err = s.peerClient(*c.Registrar); err != nil {
 			return err
 		}
+	}
+	if c.WorkerSealing != nil {
+		queue, err := s.store.Queue(ctx, opener.Queue, store.QueueConfig{})
+		if err != nil {
+			return err
+		}
+		r.own.Opening = &coordinator.Opening{Queue: queue, Keys: c.WorkerSealing}
 	}
 	if r.service, err = coordinator.New(r.own); err != nil {
 		return err

@@ -22,7 +22,8 @@ const (
 	RoleCoordinator = "coordinator"
 	RoleAggregator  = "aggregator"
 	RoleRegistrar   = "registrar"
-	RoleRelay       = "relay" // has no store, so Init makes nothing for it
+	RoleRelay       = "relay"  // has no store, so Init makes nothing for it
+	RoleWorker      = "worker" // has no store either
 	RoleAll         = "all"
 	RoleClient      = "client"
 )
@@ -46,8 +47,8 @@ func Init(ctx context.Context, role, path string) error {
 			return store.Init(ctx, c.Store)
 		}
 		return initMarked(ctx, c.Store, c.Mark, func() error { return mark.File(c.Mark).Save(mark.Mark{}) })
-	case RoleRelay:
-		return config.Errorf("a relay keeps nothing: there is nothing to make")
+	case RoleRelay, RoleWorker:
+		return config.Errorf("a %s keeps nothing: there is nothing to make", role)
 	case RoleRegistrar:
 		c, err := config.Load[config.Registrar](path)
 		if err != nil {

@@ -123,6 +123,8 @@ func Inspect(ctx context.Context, role, path, program string) ([]finding, error)
 		n.registrar(ctx, path)
 	case RoleRelay:
 		n.relay(ctx, path)
+	case RoleWorker:
+		n.worker(ctx, path, len(left) == 0)
 	case RoleClient:
 		n.client(ctx, path, program, len(left) == 0)
 	default:

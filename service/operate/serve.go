@@ -66,6 +66,8 @@ func Serve(ctx context.Context, role, path string, o Options) error {
 		return serveRegistrar(ctx, path, o)
 	case RoleRelay:
 		return serveRelay(ctx, path, o)
+	case RoleWorker:
+		return serveWorker(ctx, path, o)
 	}
 	return config.Errorf("no role %q", role)
 }

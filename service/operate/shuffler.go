@@ -48,6 +48,9 @@ func serveShuffler(ctx context.Context, path string, o Options) error {
 	if c.Aggregator != nil {
 		peers[shuffler.Aggregator], own.Aggregator = c.Aggregator.Pinned, c.AggregatorSealing
 	}
+	if c.Workers != nil {
+		peers[shuffler.Worker] = c.Workers.Pinned
+	}
 	s, err := openServer(ctx, c.Process, RoleShuffler, o, roleStore(c.Process))
 	if err != nil {
 		return err

@@ -245,6 +245,44 @@ func TestWhatACoordinatorMayAsk(t *testing.T) {
 	})
 }
 
+// A coordinator's worker gets the chunks of closed rounds, the coordinator's, and nothing else: it cannot
+// open, watch or end a round, nor tell of a ledger.
+func TestWhatAWorkerMayAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 5)
+		w.min = 3
+		n := w.start(w.config())
+		ann := n.announcement(4)
+		n.refused(wire.NotEnrolled, Worker, "POST", "/v1/rounds", w.sign(ann))
+		n.open(ann)
+		for i := range 4 {
+			n.send(w.report(ann, i, 0))
+		}
+		n.refused(wire.Unavailable, Worker, "GET", path(ann, "/chunks/0"), nil)
+		n.refused(wire.NotEnrolled, Worker, "GET", path(ann, "/closed"), nil)
+		n.closed(ann)
+		chunk := n.must(Worker, "GET", path(ann, "/chunks/0"), nil)
+		if own := n.must(Coordinator, "GET", path(ann, "/chunks/0"), nil); !bytes.Equal(chunk, own) {
+			t.Error("a worker gets another chunk than its coordinator")
+		}
+		n.refused(wire.NotEnrolled, Worker, "GET", path(ann, "/chunks"), nil)
+		n.refused(wire.NotEnrolled, Worker, "GET", path(ann, "/closed"), nil)
+		n.refused(wire.NotEnrolled, Worker, "DELETE", path(ann, ""), nil)
+		n.refused(wire.NotEnrolled, Worker, "POST", "/v1/ledger", nil)
+		for _, method := range []string{"DELETE", "PUT", "POST"} {
+			if code, _ := n.do(Worker, method, path(ann, "/chunks/0"), nil); code != 405 {
+				t.Errorf("%s of a chunk: %d", method, code)
+			}
+		}
+		if code, _ := n.do(Worker, "POST", "/v1/report", nil); code != 404 {
+			t.Errorf("a worker sends a report: %d", code)
+		}
+		n.must(Coordinator, "GET", path(ann, "/chunks/0"), nil) // the round is still there
+		n.must(Coordinator, "DELETE", path(ann, ""), nil)
+		n.refused(wire.Closed, Worker, "GET", path(ann, "/chunks/0"), nil)
+	})
+}
+
 func TestEnrolmentIsSignedAndStable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 5)

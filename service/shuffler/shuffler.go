@@ -42,6 +42,7 @@ import (
 const (
 	Coordinator = "coordinator"
 	Aggregator  = "aggregator"
+	Worker      = "worker" // one of the coordinator's, which may fetch chunks and nothing else
 )
 
 // Config has the decisions of the shuffler's operator.
@@ -224,7 +225,7 @@ func (s *Service) Handlers() (clients, peers http.Handler) {
 	m.HandleFunc("POST /v1/ledger", only(s.serveLedger, Coordinator))
 	m.HandleFunc("GET /v1/rounds/{announcement}/closed", only(s.serveClosed, Coordinator, Aggregator))
 	m.HandleFunc("GET /v1/rounds/{announcement}/chunks", only(s.serveDigests, Coordinator, Aggregator))
-	m.HandleFunc("GET /v1/rounds/{announcement}/chunks/{index}", only(s.serveChunk, Coordinator, Aggregator))
+	m.HandleFunc("GET /v1/rounds/{announcement}/chunks/{index}", only(s.serveChunk, Coordinator, Aggregator, Worker))
 	m.HandleFunc("DELETE /v1/rounds/{announcement}", only(s.serveRelease, Coordinator))
 	return c, m
 }

@@ -255,6 +255,15 @@ func (q *Queue) Pull(ctx context.Context) (*Item, error) {
 	}
 }
 
+// There says whether the queue has been made.
+func (q *Queue) There(ctx context.Context) (bool, error) {
+	_, err := q.pulled(ctx)
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 func (q *Queue) pulled(ctx context.Context) (jetstream.Consumer, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
