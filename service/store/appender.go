@@ -113,7 +113,10 @@ func (a *appender) Flush(ctx context.Context) error {
 	go func() { a.wg.Wait(); close(answered) }()
 	select {
 	case <-answered:
-		return a.failed()
+		if err := a.failed(); err != nil {
+			return err
+		}
+		return a.s.settle(a.s.logName(a.stream))
 	case <-ctx.Done():
 		// The waiting goroutine ends by itself, because each message has its own time limit.
 		return errors.Join(fmt.Errorf("store: flush of %s: %w", a.stream, ctx.Err()), a.failed())

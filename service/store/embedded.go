@@ -74,8 +74,11 @@ func (s *Store) startServer() (err error) {
 	if err := s.finishInterrupted(); err != nil {
 		return err
 	}
+	if err := s.settleAll(); err != nil {
+		return err
+	}
 	// The directory is made here so that the server does not choose its mode.
-	if err := os.MkdirAll(filepath.Join(dir, server.JetStreamStoreDir), 0o700); err != nil {
+	if err := durable.MkdirAll(filepath.Join(dir, server.JetStreamStoreDir), 0o700); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	o := &server.Options{

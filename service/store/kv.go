@@ -52,40 +52,6 @@ func (s *Store) Put(ctx context.Context, key string, value []byte, revision uint
 	return s.put(ctx, "k."+key, value, revision)
 }
 
-// erase overwrites the current value of a key in place, but not earlier ones: see the package
-// comment.
-func (s *Store) erase(ctx context.Context, key string) error {
-	e, err := s.get(ctx, key)
-	if err != nil {
-		return err
-	}
-	return s.eraseEntry(ctx, key, e)
-}
-
-// eraseEntry is erase for the entry that was read. It fails with ErrConflict if the key has
-// another value by now, which stays.
-func (s *Store) eraseEntry(ctx context.Context, key string, e Entry) error {
-	h, err := s.fixed(ctx, s.kvName())
-	if err != nil {
-		return err
-	}
-	// The deletion is by sequence: it fails if the key has changed since.
-	_, err = retry(ctx, s, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, h.SecureDeleteMsg(ctx, e.Revision-s.marker().Base)
-	})
-	if err == nil {
-		return nil
-	}
-	now, getErr := s.get(ctx, key)
-	switch {
-	case errors.Is(getErr, ErrNotFound):
-		return nil // deleted, by this call or another's
-	case getErr == nil && now.Revision != e.Revision:
-		return fmt.Errorf("store: delete key %s: %w", key[2:], ErrConflict)
-	}
-	return s.fail("delete key "+key[2:], err)
-}
-
 func (s *Store) kvSubject(key string) string { return s.config.Domain + ".kv." + key }
 
 // filter returns the narrowest subject above all keys of a prefix, so that the server lists
@@ -117,9 +83,16 @@ func (s *Store) keys(ctx context.Context, space, prefix string) ([]string, error
 	}
 	var keys []string
 	for subject := range subjects {
-		if key := strings.TrimPrefix(subject, root); strings.HasPrefix(key, prefix) {
-			keys = append(keys, key)
+		key := strings.TrimPrefix(subject, root)
+		if !strings.HasPrefix(key, prefix) {
+			continue
 		}
+		if _, err := s.get(ctx, space+key); errors.Is(err, ErrNotFound) {
+			continue
+		} else if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
 	}
 	slices.Sort(keys)
 	return keys, nil
@@ -127,34 +100,56 @@ func (s *Store) keys(ctx context.Context, space, prefix string) ([]string, error
 
 // get and put work on the key spaces k. (users' keys), l. (leases) and m. (marker).
 func (s *Store) get(ctx context.Context, key string) (Entry, error) {
-	h, err := s.fixed(ctx, s.kvName())
+	m, err := s.lastOf(ctx, key)
+	if err == nil && m.Header.Get(deletedHeader) != "" {
+		err = fmt.Errorf("store: key %s: deleted: %w", key[2:], ErrNotFound)
+	}
 	if err != nil {
 		return Entry{}, err
+	}
+	return Entry{Key: key, Value: m.Data, Revision: m.Sequence + s.marker().Base}, nil
+}
+
+// lastOf returns a key's last message, which may say that it was deleted.
+func (s *Store) lastOf(ctx context.Context, key string) (*jetstream.RawStreamMsg, error) {
+	h, err := s.fixed(ctx, s.kvName())
+	if err != nil {
+		return nil, err
 	}
 	m, err := retry(ctx, s, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 		return h.GetLastMsgForSubject(ctx, s.kvSubject(key))
 	})
 	if err != nil {
-		return Entry{}, s.fail("key "+key[2:], err)
+		return nil, s.fail("key "+key[2:], err)
 	}
-	return Entry{Key: key, Value: m.Data, Revision: m.Sequence + s.marker().Base}, nil
+	return m, nil
 }
 
 func (s *Store) put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
 	if err := checkData(value); err != nil {
 		return 0, err
 	}
-	base := s.marker().Base
+	base, last := s.marker().Base, uint64(0)
 	if revision != 0 {
 		if revision <= base {
 			return 0, fmt.Errorf("store: key %s: %w", key[2:], ErrConflict)
 		}
-		revision -= base
+		last = revision - base
 	}
-	seq, err := s.publish(ctx, write{stream: s.kvName(), msg: &nats.Msg{Subject: s.kvSubject(key), Data: value},
-		expect: lastOfSubject, expectLast: revision})
-	if err != nil {
-		return 0, err
+	for {
+		seq, err := s.publish(ctx, write{stream: s.kvName(), msg: &nats.Msg{Subject: s.kvSubject(key), Data: value},
+			expect: lastOfSubject, expectLast: last})
+		if err == nil {
+			return seq + base, nil
+		}
+		if revision != 0 || !errors.Is(err, ErrConflict) {
+			return 0, err
+		}
+		// A deleted key has no revision, and a message.
+		m, now := s.lastOf(ctx, key)
+		if now != nil || m.Header.Get(deletedHeader) == "" || m.Sequence == last {
+			return 0, err
+		}
+		last = m.Sequence
 	}
-	return seq + base, nil
 }

@@ -184,7 +184,10 @@ func (s *Store) deleteObject(ctx context.Context, name string) error {
 	if _, err := o.GetInfo(ctx, name); err != nil {
 		return s.fail("object "+name, err)
 	}
-	return s.fail("object "+name, o.Delete(ctx, name))
+	if err := o.Delete(ctx, name); err != nil {
+		return s.fail("object "+name, err)
+	}
+	return s.settle(s.objectsName())
 }
 
 // listObjects returns the objects, sorted by name.

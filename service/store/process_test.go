@@ -22,6 +22,8 @@ func child(task string) {
 	f := strings.Split(task, "|")
 	var err error
 	switch f[0] {
+	case "power":
+		err = childPower(f[1])
 	case "write":
 		err = childWrite(f[1])
 	case "delete":

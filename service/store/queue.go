@@ -70,6 +70,9 @@ func (s *Store) Queue(ctx context.Context, name string, c QueueConfig) (*Queue, 
 			if _, err := s.js.CreateOrUpdateStream(ctx, jc); err != nil {
 				return struct{}{}, err
 			}
+			if err := s.settleStream(jc.Name); err != nil {
+				return struct{}{}, err
+			}
 		}
 		_, err := s.js.CreateOrUpdateConsumer(ctx, work.Name, consumer)
 		return struct{}{}, err

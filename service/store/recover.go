@@ -30,6 +30,9 @@ func (s *Store) finishInterrupted() error {
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
+	if err := s.finishRemovals(); err != nil {
+		return err
+	}
 	_, err = os.Stat(filepath.Join(s.config.Dir, markerFile))
 	initialised := err == nil
 	for _, e := range entries {
@@ -58,6 +61,53 @@ func (s *Store) finishInterrupted() error {
 		}
 	}
 	return durable.SyncDir(root)
+}
+
+// removingDir holds an empty file for each stream whose deletion has begun. The server's deletion removes
+// some files before others, and a power failure may bring any of them back.
+const removingDir = "removing"
+
+// beginRemoval notes a deletion durably. The server is asked to delete after that. When the files are
+// gone, end is called.
+func (s *Store) beginRemoval(stream string) (end func() error, err error) {
+	dir := filepath.Join(s.config.Dir, removingDir)
+	note := filepath.Join(dir, stream)
+	if err = durable.MkdirAll(dir, 0o700); err == nil {
+		err = durable.WritePrivate(note, nil)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	return func() error {
+		if err := durable.Remove(note); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("store: %w", err)
+		}
+		return nil
+	}, nil
+}
+
+// finishRemovals removes the streams whose deletion was begun.
+func (s *Store) finishRemovals() error {
+	dir := filepath.Join(s.config.Dir, removingDir)
+	notes, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	root := s.streamDir("")
+	for _, n := range notes {
+		if !strings.HasPrefix(n.Name(), ".") { // a temporary file
+			if err := errors.Join(os.RemoveAll(filepath.Join(root, n.Name())), os.RemoveAll(filepath.Join(root, "."+n.Name())), durable.SyncDir(root)); err != nil {
+				return fmt.Errorf("store: %w", err)
+			}
+		}
+		if err := durable.Remove(filepath.Join(dir, n.Name())); err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+	}
+	return nil
 }
 
 // madeLater says whether a stream is of those that are made after the marker: blocks, secrets, queues.

@@ -16,9 +16,9 @@
 // # Layout
 //
 // A domain d owns the streams d_ledger (entries of the budget), d_kv (values and leases, one
-// message per key), OBJ_d (objects), d_log_NAME (blocks), d_key_NAME (one secret each), d_work_NAME
+// message per key, also a deleted one), OBJ_d (objects), d_log_NAME (blocks), d_key_NAME (one secret each), d_work_NAME
 // and d_done_NAME (queues), and the subjects below d. An embedded directory holds riffle-store.json (the marker), lock,
-// and jetstream/ with mode 0700.
+// jetstream/ with mode 0700, and in removing/ and erasing/ what is being deleted.
 //
 // A standalone JetStream directory that is started clustered loses its streams. So the marker
 // must exist, Open starts standalone servers only, and it refuses a directory in which a
@@ -29,9 +29,9 @@
 // Delete removes the files of a stream or a secret, in an embedded store before they return,
 // in a cluster on each node soon after. Removing is not overwriting: what a disk or a
 // copy-on-write file system keeps of a removed file is out of reach, which is why report
-// blocks are sealed under a per-round key. For a key, Delete overwrites the current value in place;
-// earlier values of the key stay in the file until it is compacted. So secrets are kept as
-// secrets and not as values.
+// blocks are sealed under a per-round key. For a key, Delete overwrites the current value in place, and adds
+// a short message that says so, which stays; earlier values of the key stay in the file until it is
+// compacted. So secrets are kept as secrets and not as values.
 package store
 
 import (
@@ -172,6 +172,7 @@ type Store struct {
 	log     *serverLog
 	nc      *nats.Conn
 	js      jetstream.JetStream
+	settled settled       // what of an embedded store's directories is durable
 	async   chan struct{} // bounds what all Appenders together have in flight
 
 	// open is a context that ends when the store is closed.
@@ -219,6 +220,9 @@ func (s *Store) create(ctx context.Context) error {
 	for _, c := range s.fixedStreams() {
 		if _, err := s.js.CreateStream(ctx, c); err != nil {
 			return s.fail("create "+c.Name, err)
+		}
+		if err := s.settleStream(c.Name); err != nil {
+			return err
 		}
 	}
 	info, err := s.ledgerInfo(ctx)
@@ -269,6 +273,9 @@ func open(ctx context.Context, c Config) (*Store, error) {
 		s.state.Store(&m)
 		err = m.belongs(c, s.where())
 	}
+	if err == nil && s.server != nil {
+		err = s.finishErasures(ctx)
+	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -277,7 +284,7 @@ func open(ctx context.Context, c Config) (*Store, error) {
 
 // connect locks and starts the embedded server or dials the cluster.
 func connect(ctx context.Context, c Config) (_ *Store, err error) {
-	s := &Store{config: c, session: randomID(), streams: map[string]jetstream.Stream{}, barred: map[string]jetstream.Stream{}, tried: map[string]observation{}, async: make(chan struct{}, asyncWindow)}
+	s := &Store{config: c, session: randomID(), settled: settled{streams: map[string]*blocks{}}, streams: map[string]jetstream.Stream{}, barred: map[string]jetstream.Stream{}, tried: map[string]observation{}, async: make(chan struct{}, asyncWindow)}
 	s.open, s.end = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {

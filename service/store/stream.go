@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -120,18 +121,31 @@ func (s *Store) createStream(ctx context.Context, name string, c streamConfig) e
 func (s *Store) newStream(ctx context.Context, jc jetstream.StreamConfig) error {
 	jc.Metadata["riffle-creation"] = randomID()
 	_, err := retry(ctx, s, func(ctx context.Context) (jetstream.Stream, error) { return s.js.CreateStream(ctx, jc) })
-	return s.fail("create stream "+jc.Name, err)
+	if err != nil {
+		return s.fail("create stream "+jc.Name, err)
+	}
+	return s.settleStream(jc.Name)
 }
 
 func (s *Store) removeStream(ctx context.Context, full string) error {
+	begun := func() error { return nil }
+	if s.server != nil {
+		if _, err := os.Stat(s.streamDir(full)); err == nil {
+			if begun, err = s.beginRemoval(full); err != nil {
+				return err
+			}
+		}
+	}
 	_, err := retry(ctx, s, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.js.DeleteStream(ctx, full) })
 	if err != nil {
 		return s.fail("delete stream "+full, err)
 	}
 	if s.server != nil {
-		return s.awaitRemoval(full)
+		if err := s.awaitRemoval(full); err != nil {
+			return err
+		}
 	}
-	return nil
+	return begun()
 }
 
 func (s *Store) listNames(ctx context.Context, kind, subject, prefix string) ([]string, error) {
@@ -265,7 +279,7 @@ func (s *Store) publish(ctx context.Context, w write) (uint64, error) {
 		stop()
 		done()
 		if err == nil {
-			return ack.Sequence, nil
+			return ack.Sequence, s.settle(w.stream)
 		}
 		if !unreached(err) && !unanswered(err) {
 			err = s.fail(what, err)
@@ -274,7 +288,7 @@ func (s *Store) publish(ctx context.Context, w write) (uint64, error) {
 				// id is stored already.
 				seq, own, lookup := s.storedBefore(ctx, w)
 				if own {
-					return seq, nil
+					return seq, s.settle(w.stream)
 				}
 				if lookup == nil {
 					return 0, err
