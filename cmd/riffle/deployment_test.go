@@ -45,6 +45,8 @@ type deployment struct {
 	leader  string                                 // the coordinator that is asked; "": the first
 	models  map[int64]string                       // digest of the model seen after a round
 	last    *operatorv1.Task                       // seen last
+	// unrecorded says that the coordinator keeps no reports, so that nothing can be computed again.
+	unrecorded bool
 }
 
 // frontName is a second shuffler's process, which takes reports and closes no rounds.
@@ -453,8 +455,8 @@ func (d *deployment) ledger(now *operatorv1.Task) {
 	if want := now.Released + now.RoundsFailed; book.Entries != want || book.Marked != want || now.LedgerEntries != want {
 		d.t.Errorf("%d entries, %d marked, %d shown; %d rounds were charged", book.Entries, book.Marked, now.LedgerEntries, want)
 	}
-	if now.RoundsFailed > 0 {
-		return // a replay has no record of why
+	if now.RoundsFailed > 0 || d.unrecorded {
+		return // a replay has no record, or none of why
 	}
 	replay, err := operate.ReplayTask(d.t.Context(), d.configs[operate.RoleCoordinator], [32]byte(id))
 	if err != nil {
@@ -501,7 +503,7 @@ func (d *deployment) logs() {
 // have one size, and enough randomness to be all different.
 func (d *deployment) records() {
 	d.t.Helper()
-	if d.l.Aggregator {
+	if d.l.Aggregator || d.unrecorded {
 		return // only sums are known
 	}
 	dir := filepath.Join(filepath.Dir(d.l.Config(operate.RoleCoordinator)), "record", d.task)
