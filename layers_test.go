@@ -40,7 +40,7 @@ var inside = map[string][]string{
 	"page":      {"page/dashboard", "page/plan", "page/report", "page/third_party/uplot"},
 	"run":       {"run/train", "run/solve", "run/measure", "run/simulate", "run/setting"},
 	"paper":     {"paper/experiment", "paper/figures"},
-	"service": {"service/operate", "service/config", "service/client", "service/shuffler", "service/registrar", "service/coordinator", "service/aggregator", "service/relay", "service/opener", "service/exchange", "service/batch", "service/sealed", "service/mark", "service/document",
+	"service": {"service/operate", "service/config", "service/load", "service/client", "service/shuffler", "service/registrar", "service/coordinator", "service/aggregator", "service/relay", "service/opener", "service/exchange", "service/batch", "service/sealed", "service/mark", "service/document",
 		"service/endpoint", "service/store", "service/proto/riffle/operator/v1"},
 	"web":      {"web/generate", "web"},
 	"internal": {"internal/browsertest", "internal/longtest"},

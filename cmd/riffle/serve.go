@@ -220,6 +220,7 @@ func newClient() *cobra.Command {
 	var config, program string
 	var seconds int64
 	var check checkFlag
+	var load loadFlags
 	cmd := &cobra.Command{
 		Use:   "client",
 		Short: "Take part with one or many clients",
@@ -235,11 +236,18 @@ first + i to the program (first: is a key of the configuration, 0 by default).
 Nobody on the network sees what the program does. Reports leave when the time for
 its answers is over, whenever it answers; a program that fails, hangs or answers
 wrongly only makes this client report a gradient of 0, which the log here says.
-Riffle opens it again.`,
+Riffle opens it again.
+
+With --load the clients are virtual, for a plan of capacity (docs/capacity.md): they
+report zeros in one task as fast as they may, for --seconds, and print how long the
+servers took. Sessions, announcements and models are part of it. Their reports count
+in the task's rounds like any other, and each round is charged: make a task for it,
+and enrol credentials that are nobody's. Clients that have a ledger are refused.`,
 		Example: `  riffle init client --config docs/deploy/client.yaml
   riffle client --config docs/deploy/client.yaml --check
   riffle client --config docs/deploy/client.yaml
-  riffle client --config docs/deploy/client.yaml --gradients 'python3 python/examples/numpy_mlp.py'`,
+  riffle client --config docs/deploy/client.yaml --gradients 'python3 python/examples/numpy_mlp.py'
+  riffle client --config load.yaml --load "$TASK" --connections resumed --at-once 256 --seconds 120`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			given := cmd.Flags().Changed
@@ -248,6 +256,12 @@ Riffle opens it again.`,
 				return usage("--gradients names no program")
 			case given("answer-seconds") && (seconds < 1 || seconds > 86400):
 				return usage("--answer-seconds = %d must be between 1 and 86400", seconds)
+			}
+			if err := load.check(given); err != nil {
+				return err
+			}
+			if given("load") {
+				return load.run(cmd, config, check.show)
 			}
 			if check.on {
 				return check.run(cmd, operate.RoleClient, config, program)
@@ -261,7 +275,9 @@ Riffle opens it again.`,
 	require(cmd, &config, "config", "YAML configuration of the clients")
 	cmd.Flags().StringVar(&program, "gradients", "", "program that has the data, in place of the configuration's: a command, or unix:PATH")
 	cmd.Flags().Int64Var(&seconds, "answer-seconds", 0, "time for its answers in a round (default: a quarter of the round, at most 120)")
+	load.flags(cmd.Flags())
 	check.flags(cmd.Flags())
+	cmd.Flags().Lookup("json").Usage = "with --check and --load: print the result as one JSON document"
 	addUnderDemo(cmd.Flags())
 	return cmd
 }
