@@ -5,8 +5,9 @@
 // Its decisions use only a report's sender and id. It must not reach anything that could
 // open, make or interpret a report; layers_test.go enforces that.
 //
-// [Round] holds a round's tickets in memory. [Scatter], [Gather] and [Cutter] compute the
-// same order and make the same choice for rounds larger than memory, over streams of items.
+// [Round] holds a round's tickets in memory. [Scatter], [Collect] and [Cutter] compute the
+// same order and make the same choice for rounds larger than memory, over streams of items,
+// and by several workers.
 package shuffler
 
 import (

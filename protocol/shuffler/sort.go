@@ -15,11 +15,11 @@ import (
 // the report id (see Tag), 16 bytes each.
 const TagSize = 32
 
-// DefaultBucket is the default memory of pass 2, in bytes.
+// DefaultBucket is the default memory of a bucket, in bytes.
 const DefaultBucket = 64 << 20
 
-// maxBits bounds the number of buckets, because pass 1 holds one block of each in memory.
-const maxBits = 12
+// MaxBits bounds the bits that name a bucket, because Scatter holds one block of each in memory.
+const MaxBits = 12
 
 // BucketBits returns b such that each of 2^b buckets needs at most limit bytes, if each client
 // has one item of size bytes. Tags are uniform, so the allowance of 5/4 of the mean is many
@@ -31,18 +31,18 @@ func BucketBits(clients, size, limit int64) int {
 	}
 	hi, lo := bits.Mul64(uint64(clients), uint64(size))
 	if hi != 0 || lo > 1<<61 {
-		return maxBits
+		return MaxBits
 	}
 	buckets := (lo+lo/4)/uint64(limit) + 1
-	return min(maxBits, bits.Len64(buckets-1))
+	return min(MaxBits, bits.Len64(buckets-1))
 }
 
-// Scatter is pass 1. It reads runs of items of size bytes, and distributes them to 2^bits
+// Scatter reads runs of items of size bytes, and distributes them to 2^bits
 // buckets by the leading bits of their tags. It calls emit with a bucket's items when at most
 // block bytes of them (at least one item) have come together, and with the rest at the end;
 // emit must not keep the slice.
 func Scatter(runs iter.Seq2[[]byte, error], size, bits, block int, emit func(bucket int, items []byte) error) error {
-	if size < TagSize || bits < 0 || bits > maxBits || block < 1 {
+	if size < TagSize || bits < 0 || bits > MaxBits || block < 1 {
 		return fmt.Errorf("shuffler: items of %d bytes, 2^%d buckets, blocks of %d bytes", size, bits, block)
 	}
 	open := make([][]byte, 1<<bits)
@@ -54,7 +54,7 @@ func Scatter(runs iter.Seq2[[]byte, error], size, bits, block int, emit func(buc
 			return fmt.Errorf("shuffler: %d bytes of items of %d", len(items), size)
 		}
 		for ; len(items) > 0; items = items[size:] {
-			b := bucket(items, bits)
+			b := BucketOf(items, bits)
 			if len(open[b])+size > block && len(open[b]) > 0 {
 				if err := emit(b, open[b]); err != nil {
 					return err
@@ -77,30 +77,53 @@ func Scatter(runs iter.Seq2[[]byte, error], size, bits, block int, emit func(buc
 	return nil
 }
 
-// bucket returns the bucket of a tag.
-func bucket(tag []byte, bits int) int {
+// BucketOf returns the bucket of a tag, or of an item, among 2^bits: its leading bits.
+func BucketOf(tag []byte, bits int) int {
 	return int(binary.BigEndian.Uint64(tag) >> (64 - bits)) // 0 if there are no bits: a shift by 64
 }
 
-// Gather is pass 2 on one bucket. It reads runs of items of size bytes in any order, and
-// yields one item of each client in tag order. An item is valid until the next one.
+// Gather is Collect, and then yield of each item in order.
+func Gather(runs iter.Seq2[[]byte, error], size int, limit int64, yield func(item []byte) error) (Dropped, error) {
+	b, dropped, err := Collect(runs, size, limit)
+	for i := range b.Len() {
+		if err == nil {
+			err = yield(b.Item(i))
+		}
+	}
+	return dropped, err
+}
+
+// Bucket holds one item of each client of a bucket, in tag order.
+type Bucket struct {
+	all  gathering
+	keep []uint32
+}
+
+// Len returns the number of items.
+func (b Bucket) Len() int { return len(b.keep) }
+
+// Item returns the item at a place in the order. The caller must not change it.
+func (b Bucket) Item(i int) []byte { return b.all.at(b.keep[i]) }
+
+// Collect reads runs of items of size bytes in any order, and keeps one item of each client.
+// Which one does not depend on the order of the runs.
 //
-// Whenever limit bytes have come together, Gather removes the items that would be dropped at
+// Whenever limit bytes have come together, Collect removes the items that would be dropped at
 // the end. So memory holds one item of each client, or limit bytes if that is more, however
 // often clients repeat themselves. Sorting takes another 24 bytes an item.
-func Gather(runs iter.Seq2[[]byte, error], size int, limit int64, yield func(item []byte) error) (Dropped, error) {
+func Collect(runs iter.Seq2[[]byte, error], size int, limit int64) (Bucket, Dropped, error) {
 	var dropped Dropped
 	if size < TagSize {
-		return dropped, fmt.Errorf("shuffler: items of %d bytes", size)
+		return Bucket{}, dropped, fmt.Errorf("shuffler: items of %d bytes", size)
 	}
 	g := gathering{size: size}
 	threshold := limit
 	for run, err := range runs {
 		if err != nil {
-			return dropped, err
+			return Bucket{}, dropped, err
 		}
 		if len(run)%size != 0 {
-			return dropped, fmt.Errorf("shuffler: %d bytes of items of %d", len(run), size)
+			return Bucket{}, dropped, fmt.Errorf("shuffler: %d bytes of items of %d", len(run), size)
 		}
 		for ; len(run) > 0; run = run[size:] {
 			if int64(len(g.items)+size) > threshold && len(g.items) > 0 {
@@ -111,12 +134,8 @@ func Gather(runs iter.Seq2[[]byte, error], size int, limit int64, yield func(ite
 			g.items = append(g.items, run[:size]...)
 		}
 	}
-	for _, at := range g.sorted(&dropped) {
-		if err := yield(g.at(at)); err != nil {
-			return dropped, err
-		}
-	}
-	return dropped, nil
+	keep := g.sorted(&dropped)
+	return Bucket{g, keep}, dropped, nil
 }
 
 type gathering struct {
@@ -182,12 +201,27 @@ func (g *gathering) compact(dropped *Dropped) {
 // single item.
 const ChunkBytes = 64 << 10
 
-// Cutter cuts one reader's parts of a batch into chunks.
+// PerChunk returns how many items of size bytes a chunk has, except the last.
+func PerChunk(size int64) int64 { return max(1, ChunkBytes/size) }
+
+// Cutter cuts one reader's parts of a batch into chunks. Several may cut a batch, each the items
+// of some buckets: a chunk is made by the one that has its last item.
 type Cutter struct {
 	Size int64                  // bytes of an item, at least 1. Required.
 	Emit func(wire.Chunk) error // gets each chunk, and must not keep its items. Required.
 
 	chunk wire.Chunk
+}
+
+// Start makes the next item the one at place at of the batch, counted from 0. before has the
+// at mod PerChunk items that precede it, in order. It is called before Add, or not at all.
+func (c *Cutter) Start(at int64, before []byte) error {
+	if c.Size < 1 || at < 0 || int64(len(before)) != at%PerChunk(c.Size)*c.Size {
+		return fmt.Errorf("shuffler: %d bytes of items of %d before place %d", len(before), c.Size, at)
+	}
+	c.chunk.Size, c.chunk.Index = c.Size, at/PerChunk(c.Size)
+	c.chunk.Items = append(c.chunk.Items[:0], before...)
+	return nil
 }
 
 // Add takes the next item.
@@ -197,13 +231,13 @@ func (c *Cutter) Add(item []byte) error {
 	}
 	c.chunk.Size = c.Size
 	c.chunk.Items = append(c.chunk.Items, item...)
-	if int64(len(c.chunk.Items)) < max(1, ChunkBytes/c.Size)*c.Size {
+	if int64(len(c.chunk.Items)) < PerChunk(c.Size)*c.Size {
 		return nil
 	}
 	return c.Flush()
 }
 
-// Flush emits the last chunk, if it is not empty.
+// Flush emits the last chunk, if it is not empty. Who has the batch's last item calls it.
 func (c *Cutter) Flush() error {
 	if len(c.chunk.Items) == 0 {
 		return nil

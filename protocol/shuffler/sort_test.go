@@ -175,7 +175,7 @@ func TestBucketsFitTheirLimit(t *testing.T) {
 	for _, c := range []struct {
 		clients, size, limit int64
 		want                 int
-	}{{1000, 100, 1 << 20, 0}, {1e6, 400, 64 << 20, 3}, {1, 1, 1, 1}, {1 << 40, 1 << 40, 1, maxBits}, {0, 1, 1, 0}} {
+	}{{1000, 100, 1 << 20, 0}, {1e6, 400, 64 << 20, 3}, {1, 1, 1, 1}, {1 << 40, 1 << 40, 1, MaxBits}, {0, 1, 1, 0}} {
 		if got := BucketBits(c.clients, c.size, c.limit); got != c.want {
 			t.Errorf("%+v: %d bits", c, got)
 		}
@@ -193,7 +193,7 @@ func TestBucketsFitTheirLimit(t *testing.T) {
 	if at, err := scatter(bytes.Repeat([]byte{0xbf}, TagSize), 3); err != nil || !slices.Equal(at, []int{5}) {
 		t.Errorf("eight buckets: %v, %v", at, err)
 	}
-	for _, bad := range []int{-1, maxBits + 1} {
+	for _, bad := range []int{-1, MaxBits + 1} {
 		if _, err := scatter(nil, bad); err == nil {
 			t.Errorf("2^%d buckets", bad)
 		}

@@ -79,7 +79,11 @@ func (c checker) round(name string, r *record) {
 			c.problem(key, "the round is %s, and has no mark or no keys", r.State)
 		}
 	case Closed:
-		if !marked || !sealed || !slices.Contains(c.streams, streamOut(name, r.Run)) {
+		missing := !marked || !sealed
+		for _, stream := range r.streams(name) {
+			missing = missing || !slices.Contains(c.streams, stream)
+		}
+		if missing {
 			c.problem(key, "the round is closed, and its batch or its keys are not there")
 		}
 		if slices.Contains(c.secrets, linksName(name)) {

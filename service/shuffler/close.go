@@ -4,10 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
-	"strconv"
+	"slices"
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
@@ -76,39 +76,62 @@ func (s *Service) reported(ctx context.Context, r *round) (int64, error) {
 	return int64(len(distinct)), nil
 }
 
-// close ends a round. The process that holds the task's lease cuts the stream of reports,
-// permutes the reports before the cut, and offers them or makes the round void. The batch
-// is a function of the stream, the cut and the round's keys.
+// close ends a round. The process that holds the lease of the round's task cuts the stream of
+// reports, shares the shuffling with others, and offers the batch or makes the round void. A process
+// that finds the lease taken does tasks of the shuffling until the round is closed. The batch is a
+// function of the stream, the cut and the round's keys.
 func (s *Service) close(ctx context.Context, name string, ann wire.Announcement) error {
-	lease, token, err := s.store.Acquire(ctx, "close."+hex.EncodeToString(ann.Task[:]), s.name, s.config.Lease)
-	if err != nil {
-		return err
-	}
-	held, lost := context.WithCancel(ctx)
-	defer lost()
-	renewed := make(chan struct{})
-	go func() {
-		defer close(renewed)
-		for {
-			select {
-			case <-held.Done():
-				return
-			case <-time.After(s.config.Lease / 3):
+	var h *worker
+	pause := 5 * time.Millisecond
+	for {
+		err := s.tryHolding(ctx, leaseClose(ann.Task), func(ctx context.Context, run string) error {
+			return s.closeHeld(ctx, name, ann, run)
+		})
+		if !errors.Is(err, store.ErrHeld) {
+			return err
+		}
+		rec, err := s.loadRecord(ctx, name)
+		if err != nil {
+			return err
+		}
+		switch rec.State {
+		case Open, Closing:
+		case Closed:
+			return s.tidyAndWait(ctx, name, ann, rec)
+		default:
+			return s.finish(ctx, name)
+		}
+		did := false
+		if rec.Plan != nil {
+			s.leave(wire.Digest(ann))
+			if h == nil {
+				if h, err = s.newWorker(ctx, name, ann, rec, ""); err != nil {
+					return err
+				}
 			}
-			if err := lease.Renew(held); errors.Is(err, store.ErrLost) {
-				lost()
+			if _, did, err = h.pass(ctx); err != nil {
+				return err
 			}
 		}
-	}()
-	err = s.closeHeld(held, name, ann, strconv.FormatUint(token, 36))
-	lost()
-	<-renewed
-	release, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-	defer cancel()
-	if e := lease.Release(release); e != nil && !errors.Is(e, store.ErrLost) {
-		s.config.Log.Warn("a lease was not given back", "error", e)
+		if did {
+			pause = 5 * time.Millisecond
+			continue
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		pause = min(2*pause, s.config.Poll, 200*time.Millisecond)
 	}
-	return err
+}
+
+// leave forgets what this process holds of a round that is over for clients.
+func (s *Service) leave(digest [32]byte) {
+	if r := s.remembered(digest); r != nil {
+		r.end()
+	}
+	s.forget(time.Now())
 }
 
 func (s *Service) closeHeld(ctx context.Context, name string, ann wire.Announcement, run string) error {
@@ -126,10 +149,7 @@ func (s *Service) closeHeld(ctx context.Context, name string, ann wire.Announcem
 		return nil // another process has closed it
 	}
 	digest := wire.Digest(ann)
-	s.mu.Lock()
-	mine := s.rounds[digest]
-	s.mu.Unlock()
-	if mine != nil {
+	if mine := s.remembered(digest); mine != nil {
 		mine.end()
 		if mine.seen != nil {
 			if err := s.shareCounts(ctx, mine); err != nil {
@@ -153,15 +173,17 @@ func (s *Service) closeHeld(ctx context.Context, name string, ann wire.Announcem
 	if err := gone(s.store.Delete(ctx, store.Secrets, linksName(name))); err != nil {
 		return err
 	}
-	s.forget(time.Now())
-	select {
-	case s.shuffling <- struct{}{}:
-		defer func() { <-s.shuffling }()
-	case <-ctx.Done():
-		return ctx.Err()
+	s.leave(digest)
+	if rec.Plan == nil {
+		if rec.Plan, err = s.makePlan(ctx, name, ann, rec); err != nil {
+			return err
+		}
+		if err := s.saveRecord(ctx, name, rec); err != nil {
+			return err
+		}
 	}
 	began := time.Now()
-	b, err := s.shuffle(ctx, name, ann, *rec.Cut, run)
+	b, err := s.shuffle(ctx, name, ann, rec, run)
 	if err != nil {
 		return err
 	}
@@ -177,9 +199,9 @@ func (s *Service) closeHeld(ctx context.Context, name string, ann wire.Announcem
 		return err
 	}
 	rec.Closed = wire.Sign(s.config.Operator, wire.LabelClosed, wire.Encode(word))
-	rec.State, rec.Run = Closed, run
+	rec.State, rec.Run, rec.Runs = Closed, run, b.runs
 	if word.Void {
-		rec.State, rec.Run = Void, ""
+		rec.State, rec.Run, rec.Runs = Void, "", nil
 	}
 	if err := s.saveRecord(ctx, name, rec); err != nil {
 		return err
@@ -191,8 +213,8 @@ func (s *Service) closeHeld(ctx context.Context, name string, ann wire.Announcem
 		return s.finish(ctx, name)
 	}
 	s.metrics.closed.Add(1)
-	// The streams that pass 2 has read are no longer needed.
-	return s.tidyAndWait(ctx, name, ann, run)
+	// The streams that the tasks have read are no longer needed.
+	return s.tidyAndWait(ctx, name, ann, rec)
 }
 
 // cut writes the barrier into the stream of reports, unless it is there, and returns its place; 0
@@ -257,160 +279,125 @@ func (s *Service) rejected(ctx context.Context, name string, dropped pure.Droppe
 	return out, nil
 }
 
-// batch is the result of pass 2.
+// batch is what all tasks of a round have made together.
 type batch struct {
 	reports, chunks int64
 	digest, shares  [32]byte
 	dropped         pure.Dropped
+	runs            []string // the streams with its chunks, other than the one that has their digests
 }
 
-// Suffixes of the stream of a batch: chunks of parts and of shares, before an index; and
-// the digests of both.
+// Suffixes of the streams of a batch: chunks of parts and of shares, before a task's token and an
+// index; the digests of both, also of a task's before its token; and the index of all.
 const (
 	suffixParts, suffixShares               = "p", "s"
 	suffixPartsDigests, suffixSharesDigests = "dp", "ds"
+	suffixIndex                             = "i"
 )
 
-// shuffle makes the batch of the reports up to the cut, in the run's own streams.
-func (s *Service) shuffle(ctx context.Context, name string, ann wire.Announcement, cut uint64, run string) (b batch, err error) {
-	if cut == 0 {
+// shuffle does the tasks of a round, as far as others do not, and puts their results together in the
+// run's own stream.
+func (s *Service) shuffle(ctx context.Context, name string, ann wire.Announcement, rec *record, run string) (b batch, err error) {
+	if *rec.Cut == 0 {
 		return b, nil
 	}
-	v, err := s.openVault(ctx, wire.Digest(ann))
+	h, err := s.newWorker(ctx, name, ann, rec, run)
 	if err != nil {
 		return b, err
 	}
-	stored, _, err := s.store.StreamSize(ctx, streamIn(name))
-	if err != nil {
-		return b, err
-	}
-	size := itemSize(ann)
-	most := min(ann.Population, int64(stored)/int64(size)) // at most one report per client; copies are dropped on the way
-
-	began := time.Now()
-	in := v.reported(ctx, s.store, name, "", cut)
-	items := sorting{s: s, v: v, kind: "bucket", stream: streamBuckets(name, run), size: size}
-	if err := items.scatter(ctx, in, most); err != nil {
-		return b, err
-	}
-	s.metrics.pass1.since(began)
-
-	began = time.Now()
-	out := &writer{ctx: ctx, v: v, kind: "out"}
-	if out.to, err = s.newStream(ctx, streamOut(name, run)); err != nil {
-		return b, err
-	}
-	parts := newCut(out, suffixParts, ann.ReportBytes)
-	shares := parts
-	if ann.ShareBytes > 0 {
-		shares = newCut(out, suffixShares, ann.ShareBytes)
-	}
-	split := pure.TagSize + ann.ReportBytes
-	if m := ann.PerClient(); m > 1 {
-		err = s.shuffleParts(ctx, items, sorting{s: s, v: v, kind: "parts", stream: streamParts(name, run), size: int(split)}, m, most, &b, parts)
-	} else {
-		b.dropped, err = items.gather(func(item []byte) error {
-			b.reports++
-			if err := parts.Add(item[pure.TagSize:split]); err != nil || ann.ShareBytes == 0 {
-				return err
-			}
-			return shares.Add(item[split:])
-		})
-	}
-	if err != nil {
-		return b, err
-	}
-	if b.digest, err = parts.end(wire.Digest(ann), b.reports, suffixPartsDigests); err != nil {
-		return b, err
-	}
-	if ann.ShareBytes > 0 {
-		if b.shares, err = shares.end(wire.Digest(ann), b.reports, suffixSharesDigests); err != nil {
+	for pause := time.Millisecond; ; {
+		all, did, err := h.pass(ctx)
+		if err != nil {
 			return b, err
 		}
-	}
-	b.chunks = int64(len(parts.digests))
-	err = out.to.Flush(ctx)
-	s.metrics.pass2.since(began)
-	return b, err
-}
-
-// shuffleParts orders the parts of reports of m messages, each by a key of its own. It keeps one
-// report of each client, and passes the parts on as items of their own, which it sorts.
-func (s *Service) shuffleParts(ctx context.Context, reports, items sorting, m, most int64, b *batch, out *cut) error {
-	order := pure.NewParts(reports.v.order, m)
-	stopped := errors.New("stopped")
-	split := func(yield func([]byte, error) bool) {
-		var err error
-		b.reports = 0
-		b.dropped, err = reports.gather(func(item []byte) error {
-			b.reports++
-			if !order.Split(item, func(part []byte) bool { return yield(part, nil) }) {
-				return stopped
-			}
-			return nil
-		})
-		if err != nil && !errors.Is(err, stopped) {
-			yield(nil, err)
+		if all {
+			return h.join(ctx)
 		}
-	}
-	if err := items.scatter(ctx, split, m*most); err != nil {
-		return err
-	}
-	lost, err := items.gather(func(item []byte) error { return out.Add(item[pure.TagSize:]) })
-	if err == nil && lost != (pure.Dropped{}) {
-		err = errors.New("shuffler: parts of two clients have one tag")
-	}
-	return err
-}
-
-// sorting sorts items by their tags, in memory or by way of a stream of buckets.
-type sorting struct {
-	s      *Service
-	v      *vault
-	kind   string // of the stream's blobs
-	stream string
-	size   int // bytes of an item
-
-	ctx  context.Context
-	in   iter.Seq2[[]byte, error]
-	bits int
-}
-
-// scatter takes the items, of which at most n will be kept. It is pass 1.
-func (o *sorting) scatter(ctx context.Context, in iter.Seq2[[]byte, error], n int64) error {
-	o.ctx, o.in, o.bits = ctx, in, pure.BucketBits(n, int64(o.size), o.s.config.Bucket)
-	if o.bits == 0 {
-		return nil
-	}
-	to, err := o.s.newStream(ctx, o.stream)
-	if err != nil {
-		return err
-	}
-	w := &writer{ctx: ctx, v: o.v, kind: o.kind, to: to}
-	err = pure.Scatter(in, o.size, o.bits, store.MaxBlock, func(bucket int, items []byte) error {
-		return w.put(strconv.Itoa(bucket), items)
-	})
-	if err != nil {
-		return err
-	}
-	return to.Flush(ctx)
-}
-
-// gather yields one item of each client in order. It is pass 2.
-func (o *sorting) gather(yield func(item []byte) error) (dropped pure.Dropped, err error) {
-	for i := range 1 << o.bits {
-		bucket := o.in
-		if o.bits > 0 {
-			bucket = o.v.blobs(o.ctx, o.s.store, o.stream, o.kind, strconv.Itoa(i))
+		if did {
+			pause = time.Millisecond
+			continue
 		}
-		d, err := pure.Gather(bucket, o.size, o.s.config.Bucket, yield)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return b, ctx.Err()
+		}
+		pause = min(2*pause, 50*time.Millisecond, s.config.Poll)
+	}
+}
+
+// join puts the results of all tasks together: counts, and the index and the digests of all chunks.
+func (h *worker) join(ctx context.Context) (b batch, err error) {
+	x := index{Format: indexFormat}
+	var items int64
+	for _, j := range h.plan.jobs(h.dealt) {
+		w := h.ended[j]
+		if h.ann.PerClient() == 1 || j.deal {
+			b.dropped.Duplicates += w.Duplicates
+			b.dropped.Second += w.Second
+		}
+		if j.deal {
+			b.reports += w.Count
+			continue
+		}
+		x.Pieces = append(x.Pieces, w.Chunks)
+		items += w.Count
+	}
+	switch m := h.ann.PerClient(); {
+	case m == 1:
+		b.reports = items
+	case items != m*b.reports:
+		return b, fmt.Errorf("shuffler: %d messages of %d reports of %d each", items, b.reports, m)
+	}
+	to, err := h.writer(ctx, streamOut(h.name, h.run), "out")
+	if err != nil {
+		return b, err
+	}
+	for _, r := range h.readers() {
+		digest, n, err := h.joinDigests(ctx, to, r, x, items, b.reports)
 		if err != nil {
-			return dropped, err
+			return b, err
 		}
-		dropped.Duplicates += d.Duplicates
-		dropped.Second += d.Second
+		if r.chunks == suffixShares {
+			b.shares = digest
+		} else {
+			b.digest, b.chunks = digest, n
+		}
 	}
-	return dropped, nil
+	text, err := json.Marshal(x)
+	if err != nil {
+		return b, fmt.Errorf("shuffler: %v", err)
+	}
+	if err := to.put(suffixIndex, text); err != nil {
+		return b, err
+	}
+	b.runs = slices.DeleteFunc(x.runs(), func(run string) bool { return run == h.run })
+	return b, to.to.Flush(ctx)
+}
+
+// joinDigests writes the digests of one reader's chunks as one blob, and returns the batch's digest
+// and the number of chunks. It fails unless the tasks' chunks are all those of so many items.
+func (h *worker) joinDigests(ctx context.Context, to *writer, r part, x index, items, reports int64) (d [32]byte, n int64, err error) {
+	var flat []byte
+	for _, c := range x.Pieces {
+		own, err := h.v.single(ctx, h.s.store, streamOut(h.name, c.Run), r.digests+"."+c.Token)
+		if err != nil {
+			return d, 0, err
+		}
+		span := c.of(r.chunks)
+		if span.First != n || int64(len(own)) != sha256.Size*span.Count {
+			return d, 0, fmt.Errorf("shuffler: %d digests of %d chunks from %d, want them from %d", len(own)/sha256.Size, span.Count, span.First, n)
+		}
+		flat, n = append(flat, own...), n+span.Count
+	}
+	if per := pure.PerChunk(r.size()); n != (items+per-1)/per {
+		return d, 0, fmt.Errorf("shuffler: %d chunks of %d items", n, items)
+	}
+	digests := make([][32]byte, n)
+	for i := range digests {
+		digests[i] = [32]byte(flat[sha256.Size*i:])
+	}
+	return wire.BatchDigest(wire.Digest(h.ann), reports, digests), n, to.put(r.digests, flat)
 }
 
 // newStream makes an empty stream to write to.
@@ -436,31 +423,4 @@ func (w *writer) put(suffix string, blob []byte) error {
 		}
 	}
 	return nil
-}
-
-// cut writes one reader's chunks and collects their digests.
-type cut struct {
-	pure.Cutter
-	to      *writer
-	digests [][32]byte
-}
-
-func newCut(to *writer, suffix string, size int64) *cut {
-	c := &cut{to: to}
-	c.Cutter = pure.Cutter{Size: size, Emit: func(chunk wire.Chunk) error {
-		c.digests = append(c.digests, sha256.Sum256(chunk.Items))
-		return to.put(fmt.Sprintf("%s.%d", suffix, chunk.Index), wire.Encode(chunk))
-	}}
-	return c
-}
-
-func (c *cut) end(announcement [32]byte, reports int64, suffix string) ([32]byte, error) {
-	if err := c.Flush(); err != nil {
-		return [32]byte{}, err
-	}
-	flat := make([]byte, 0, 32*len(c.digests))
-	for _, d := range c.digests {
-		flat = append(flat, d[:]...)
-	}
-	return wire.BatchDigest(announcement, reports, c.digests), c.to.put(suffix, flat)
 }

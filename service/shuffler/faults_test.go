@@ -30,7 +30,7 @@ type life struct {
 // boot starts a process that fails as fault says, until a start succeeds.
 func (l *life) boot(fault func(op string, after bool) error) {
 	c := l.w.config()
-	c.Store, c.Bucket, c.Poll = &memory{state: l.w.state, fault: fault}, 700, time.Second // some buckets
+	c.Store, c.Bucket, c.Poll = &memory{state: l.w.state, fault: fault}, 300, time.Second // some buckets
 	c.Keep = time.Minute
 	s, err := New(c)
 	if err != nil {
@@ -289,7 +289,7 @@ func TestTakeover(t *testing.T) {
 			count := 0
 			closing := false
 			slow := w.config()
-			slow.Bucket, slow.Poll = 700, time.Second
+			slow.Bucket, slow.Poll = 300, time.Second
 			slow.Store = &memory{state: w.state, fault: func(op string, after bool) error {
 				mu.Lock()
 				if op == "acquire" && after {
@@ -318,7 +318,7 @@ func TestTakeover(t *testing.T) {
 				sent = append(sent, [2]int{i, 0})
 			}
 			fast := w.config()
-			fast.Bucket, fast.Poll = 700, time.Second
+			fast.Bucket, fast.Poll = 300, time.Second
 			b := w.start(fast)
 			word := b.closed(ann)
 			want, _ := w.expected(ann, sent)
@@ -345,7 +345,7 @@ func TestTakeover(t *testing.T) {
 			t.Fatalf("stalled at operation %d", stall)
 		}
 	}
-	if stall < 30 {
+	if stall < 25 {
 		t.Errorf("only %d operations", stall)
 	}
 }
@@ -383,7 +383,7 @@ func TestLateWriteIsNotAcknowledged(t *testing.T) {
 	}
 }
 
-// A block that is written after the cut and before pass 1 reads the stream is
+// A block that is written after the cut and before the stream is read is
 // not in the batch, and its client is told so: another run would else make
 // another batch.
 func TestBlockAfterTheCutIsLeftOut(t *testing.T) {

@@ -33,10 +33,10 @@ import (
 
 // BenchmarkRound runs one round: reports of 300 bytes over TLS from another
 // process into an embedded store, the shuffle, and every part opened again.
-// RIFFLE_REPORTS says how many, RIFFLE_MESSAGES how many messages each has, and RIFFLE_CONTENT
-// of how many bytes these are; b.N does not. RIFFLE_CONNECTIONS says how reports come: kept, which is the default,
-// for connections that carry many; each for a connection of its own with a whole handshake;
-// resumed for one whose handshake is resumed. Its bound then has that handshake.
+// RIFFLE_REPORTS says how many, RIFFLE_MESSAGES how many messages each has, RIFFLE_CONTENT of how many
+// bytes these are, and RIFFLE_BUCKET how many bytes a bucket may take; b.N does not. RIFFLE_CONNECTIONS says
+// how reports come: kept, which is the default, for connections that carry many; each for a connection of
+// its own with a whole handshake; resumed for one whose handshake is resumed. Its bound then has that handshake.
 func BenchmarkRound(b *testing.B) {
 	setting := func(name string, otherwise int) int {
 		if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
@@ -54,6 +54,7 @@ func BenchmarkRound(b *testing.B) {
 	on, dir := disk(b)
 	c := w.config()
 	c.Store, c.Poll, c.Lease = on, time.Second, 15*time.Second
+	c.Bucket = int64(setting("RIFFLE_BUCKET", 0))
 	c.Roster = make([]ed25519.PublicKey, n)
 	clients := make([]ed25519.PrivateKey, n)
 	parallel(n, func(i int) {

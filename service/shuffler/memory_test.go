@@ -320,30 +320,21 @@ type held struct {
 	holder string
 }
 
-func (m *memory) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (store.Lease, uint64, error) {
-	for {
-		var l *held
-		err := m.do("acquire", true, func() error {
-			if h := m.leases[name]; h != nil && time.Now().Before(h.until) {
-				return nil
-			}
-			m.revision++
-			l = &held{m, name, m.revision, ttl, time.Now().Add(ttl), holder}
-			m.leases[name] = l
-			return nil
-		})
-		if err != nil {
-			return nil, 0, err
+func (m *memory) TryAcquire(_ context.Context, name, holder string, ttl time.Duration) (store.Lease, uint64, error) {
+	var l *held
+	err := m.do("acquire", true, func() error {
+		if h := m.leases[name]; h != nil && time.Now().Before(h.until) {
+			return store.ErrHeld
 		}
-		if l != nil {
-			return l, l.token, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, 0, errors.Join(store.ErrHeld, ctx.Err())
-		case <-time.After(ttl / 10):
-		}
+		m.revision++
+		l = &held{m, name, m.revision, ttl, time.Now().Add(ttl), holder}
+		m.leases[name] = l
+		return nil
+	})
+	if err != nil {
+		return nil, 0, err
 	}
+	return l, l.token, nil
 }
 
 func (l *held) set(op string, until time.Time) error {

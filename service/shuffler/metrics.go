@@ -17,7 +17,8 @@ type Snapshot struct {
 	Open     int64                 // open rounds, as far as this process knows
 	// Stages holds the time spent on each part of the work. A report has the stages receive,
 	// open (opening the outer seal), verify (checking the MAC) and store (waiting for its
-	// block). The others are block (writing a block), pass-1 and pass-2.
+	// block). The others are block (writing a block), pass-1 (dealing a bucket) and pass-2
+	// (collecting and cutting one).
 	Stages map[string]spent
 }
 

@@ -1,12 +1,15 @@
 package shuffler
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +18,7 @@ import (
 
 	pure "github.com/riffle-dp/riffle/protocol/shuffler"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/document"
 	"github.com/riffle-dp/riffle/service/endpoint"
 	"github.com/riffle-dp/riffle/service/store"
 )
@@ -125,40 +129,56 @@ func (s *Service) serveBlob(w http.ResponseWriter, r *http.Request, kind string,
 // reader serves the chunks of a round to one peer, who asks for them nearly in order. Many
 // are read from the store at a time.
 type reader struct {
-	mu   sync.Mutex
-	from int64 // index of the first chunk that is held
-	held [][]byte
-	next uint64       // place in the stream after the held chunks
-	used atomic.Int64 // time of the last use, in Unix seconds
+	mu    sync.Mutex
+	where []stretch // nil: not known yet
+	from  int64     // index of the first chunk that is held
+	held  [][]byte
+	at    int          // stretch of the last held chunk
+	next  uint64       // place in its stream after the held chunks
+	used  atomic.Int64 // time of the last use, in Unix seconds
+}
+
+// stretch is a run of chunks that lie in one stream, in order.
+type stretch struct {
+	stream, filter string
+	end            int64 // index after the last
 }
 
 // ahead is how many bytes of chunks a reader holds, unless one chunk is larger.
 const ahead = 8 << 20
 
-// chunk returns a chunk, from memory or from the stream.
-func (r *reader) chunk(index int64, read func(from uint64) iter.Seq2[blob, error]) ([]byte, error) {
+// chunk returns a chunk, from memory or from the streams.
+func (r *reader) chunk(index int64, find func() ([]stretch, error), read func(s stretch, from uint64) iter.Seq2[blob, error]) (_ []byte, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if at := index - r.from; at >= 0 && at < int64(len(r.held)) {
 		return r.held[at], nil
 	}
-	var from uint64
-	if index == r.from+int64(len(r.held)) {
-		from = r.next
+	if r.where == nil {
+		if r.where, err = find(); err != nil {
+			return nil, err
+		}
+	}
+	at, _ := slices.BinarySearchFunc(r.where, index+1, func(s stretch, end int64) int { return cmp.Compare(s.end, end) })
+	if at == len(r.where) {
+		return nil, pure.Refuse(wire.Malformed, "the batch has no such chunk")
 	}
 	// Parallel requests may be a little behind, so half of the chunks stay.
+	var from uint64
 	keep := 0
-	if from != 0 {
+	if len(r.held) > 0 && index == r.from+int64(len(r.held)) {
 		keep = len(r.held) / 2
+		if at == r.at {
+			from = r.next
+		}
 	}
 	held, total := append([][]byte(nil), r.held[len(r.held)-keep:]...), 0
 	first, next := index-int64(keep), from
-	for b, err := range read(from) {
+	for b, err := range read(r.where[at], from) {
 		if err != nil {
 			return nil, err
 		}
-		_, text, _ := strings.Cut(b.suffix, ".")
-		i, err := strconv.ParseInt(text, 10, 64)
+		i, err := strconv.ParseInt(b.suffix[strings.LastIndexByte(b.suffix, '.')+1:], 10, 64)
 		if err != nil {
 			return nil, fmt.Errorf("shuffler: a chunk under %q", b.suffix)
 		}
@@ -166,15 +186,36 @@ func (r *reader) chunk(index int64, read func(from uint64) iter.Seq2[blob, error
 			continue // it comes before the wanted one, or was stored twice
 		}
 		held, next, total = append(held, b.data), b.place+1, total+len(b.data)
-		if total > ahead/2 {
+		if total > ahead/2 || i == r.where[at].end-1 {
 			break
 		}
 	}
 	if len(held) == keep {
 		return nil, pure.Refuse(wire.Malformed, "the batch has no such chunk")
 	}
-	r.from, r.held, r.next = first, held, next
+	r.from, r.held, r.at, r.next = first, held, at, next
 	return held[keep], nil
+}
+
+// stretches says where the chunks of one reader of a batch are.
+func (s *Service) stretches(ctx context.Context, v *vault, name string, rec *record, kind string) (all []stretch, err error) {
+	if rec.Plan == nil { // an earlier version has made the batch
+		return []stretch{{streamOut(name, rec.Run), kind + ".*", math.MaxInt64}}, nil
+	}
+	text, err := v.single(ctx, s.store, streamOut(name, rec.Run), suffixIndex)
+	if err != nil {
+		return nil, err
+	}
+	var x index
+	if err := document.Decode(text, indexFormat, &x); err != nil {
+		return nil, fmt.Errorf("shuffler: the index of a batch: %w", err)
+	}
+	for _, c := range x.Pieces {
+		if span := c.of(kind); span.Count > 0 {
+			all = append(all, stretch{streamOut(name, c.Run), kind + "." + c.Token + ".*", span.First + span.Count})
+		}
+	}
+	return all, nil
 }
 
 // blob returns one blob of a batch.
@@ -208,9 +249,10 @@ func (s *Service) blob(ctx context.Context, name string, rec *record, kind strin
 	}
 	s.mu.Unlock()
 	at.used.Store(time.Now().Unix())
-	b, err := at.chunk(index, func(from uint64) iter.Seq2[blob, error] {
-		return v.blobsFrom(ctx, s.store, stream, "out", kind+".*", from)
-	})
+	b, err := at.chunk(index, func() ([]stretch, error) { return s.stretches(ctx, v, name, rec, kind) },
+		func(w stretch, from uint64) iter.Seq2[blob, error] {
+			return v.blobsFrom(ctx, s.store, w.stream, "out", w.filter, from)
+		})
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, errClosed
 	}

@@ -127,7 +127,7 @@ func (s *Service) open(ctx context.Context, signed []byte, now time.Time) error 
 			return err
 		}
 	}
-	rec := &record{Format: recordFormat, Announcement: signed, State: Open, Roster: enrolment.Roster}
+	rec := &record{Format: recordFormat, Announcement: signed, State: Open, Roster: enrolment.Roster, Bits: s.dealt(ann)}
 	if s.config.Registrar != nil {
 		rec.Enrolment = enrolment.signed
 	}

@@ -6,54 +6,70 @@ import (
 	"sync"
 	"time"
 
+	pure "github.com/riffle-dp/riffle/protocol/shuffler"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// packer gathers a round's reports into blocks, so that many clients share one write.
+// packer gathers a round's reports into blocks, so that many clients share one write. A round that
+// is expected to be larger than a bucket has a block for each bucket, so that its reports lie in
+// the stream by bucket from the start.
+//
+// A report's bucket is the leading bits of its first tag, the image of its client under the round's
+// key of the order. That key never leaves the shuffler's domain, so nobody else can compute a
+// client's bucket. But the bucket is in the clear in the message's subject: who watches the broker
+// without the round's keys, sees which client connects when, and gets the batch from the coordinator, learns
+// in which run of the batch, a bucket long, a client's report is. A bucket is two fifths of Config.Bucket or
+// more if all come that were expected: tens of thousands of reports. Smaller rounds are not dealt. See THREATS.md.
 type packer struct {
 	s *Service
 	r *round
 
 	mu   sync.Mutex
 	busy int      // number of blocks being written
-	open *block   // the block that takes items
+	open []*block // by bucket: the blocks that take items, or nil
 	full []*block // blocks that wait for a writer
 
 	buffers sync.Pool // of *[]byte, for blocks' items
 }
 
 type block struct {
-	items []byte
-	timer *time.Timer
-	due   bool          // has waited long enough for more items
-	done  chan struct{} // closed when err is known
-	err   error
+	bucket int
+	items  []byte
+	timer  *time.Timer
+	due    bool          // has waited long enough for more items
+	done   chan struct{} // closed when err is known
+	err    error
 }
 
 // writers is how many blocks of a round are written at a time. While all writers are busy
-// the next block goes on filling, so that blocks are fuller the slower the store is.
+// the next blocks go on filling, so that blocks are fuller the slower the store is.
 const writers = 2
 
-func newPacker(s *Service, r *round) *packer { return &packer{s: s, r: r} }
+func newPacker(s *Service, r *round) *packer {
+	return &packer{s: s, r: r, open: make([]*block, 1<<r.bits)}
+}
 
 // add puts an item into a block, and waits until the block is durable and before the cut.
 func (p *packer) add(ctx context.Context, tag, part, share []byte) error {
+	at := pure.BucketOf(tag, p.r.bits)
 	p.mu.Lock()
-	b := p.open
+	b := p.open[at]
 	if b == nil {
-		b = &block{items: p.buffer(), done: make(chan struct{})}
-		b.timer = time.AfterFunc(p.s.config.BlockWait, func() {
+		b = &block{bucket: at, items: p.buffer(), done: make(chan struct{})}
+		// With many buckets the reports of the same time are in as many blocks.
+		wait := p.s.config.BlockWait * time.Duration(len(p.open))
+		b.timer = time.AfterFunc(wait, func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			b.due = true
 			p.startWriters()
 		})
-		p.open = b
+		p.open[at] = b
 	}
 	b.items = append(append(append(b.items, tag...), part...), share...)
 	if len(b.items)+p.r.item > store.MaxBlock {
 		b.timer.Stop()
-		p.full, p.open = append(p.full, b), nil
+		p.full, p.open[at] = append(p.full, b), nil
 		p.startWriters()
 	}
 	p.mu.Unlock()
@@ -65,25 +81,32 @@ func (p *packer) add(ctx context.Context, tag, part, share []byte) error {
 	}
 }
 
-// buffer returns memory for a whole block.
+// buffer returns memory for a block. With many buckets it is small at first, and grows with what
+// arrives.
 func (p *packer) buffer() []byte {
 	if b, ok := p.buffers.Get().(*[]byte); ok {
 		return *b
 	}
-	return make([]byte, 0, max(p.r.item, store.MaxBlock/p.r.item*p.r.item))
+	return make([]byte, 0, max(p.r.item, store.MaxBlock/len(p.open)/p.r.item*p.r.item))
 }
 
-// startWriters starts writers for the blocks that are ready. The caller holds the lock.
+// startWriters starts writers for the blocks that are ready, and of those that have waited takes
+// the fullest first. The caller holds the lock.
 func (p *packer) startWriters() {
 	for p.busy < writers {
 		var b *block
-		switch {
-		case len(p.full) > 0:
+		if len(p.full) > 0 {
 			b, p.full = p.full[0], p.full[1:]
-		case p.open != nil && p.open.due:
-			b, p.open = p.open, nil
-		default:
-			return
+		} else {
+			for _, o := range p.open {
+				if o != nil && o.due && (b == nil || len(o.items) > len(b.items)) {
+					b = o
+				}
+			}
+			if b == nil {
+				return
+			}
+			p.open[b.bucket] = nil
 		}
 		p.busy++
 		p.s.blocks.Add(1)
@@ -94,7 +117,7 @@ func (p *packer) startWriters() {
 func (p *packer) writeOut(b *block) {
 	defer p.s.blocks.Done()
 	began := time.Now()
-	b.err = p.write(b.items)
+	b.err = p.write(b)
 	p.s.metrics.block.since(began)
 	items := b.items[:0]
 	b.items = nil
@@ -106,26 +129,29 @@ func (p *packer) writeOut(b *block) {
 	p.startWriters()
 }
 
-// flush writes the open block, before the process stops.
+// flush writes the open blocks, before the process stops.
 func (p *packer) flush() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.open != nil {
-		p.open.due = p.open.timer.Stop() || p.open.due
-		p.startWriters()
+	for _, b := range p.open {
+		if b != nil {
+			b.due = b.timer.Stop() || b.due
+		}
 	}
+	p.startWriters()
 }
 
 // patience bounds the time for writing a block and checking that it counts.
 const patience = 30 * time.Second
 
-func (p *packer) write(items []byte) error {
+func (p *packer) write(b *block) error {
 	// The context is not one request's context, because several requests share the block.
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var last uint64
-	for id, sealed := range p.r.vault.cut("in", "", items) {
-		seq, err := p.s.store.Append(ctx, streamIn(p.r.name), id, "", sealed)
+	suffix := bucketSuffix(b.bucket, p.r.bits)
+	for id, sealed := range p.r.vault.cut("in", suffix, b.items) {
+		seq, err := p.s.store.Append(ctx, streamIn(p.r.name), id, suffix, sealed)
 		if errors.Is(err, store.ErrNotFound) {
 			p.r.end() // the round's streams are gone
 			return errClosed

@@ -111,14 +111,15 @@ func (v *vault) blobsFrom(ctx context.Context, s storage, stream, kind, filter s
 }
 
 // decode opens messages and yields the blobs that are whole. It skips one that is not, for its
-// writer was never told that it is stored.
+// writer was never told that it is stored. A blob that was stored twice, after an outage, is yielded
+// once, but in a stream of reports, where that would take memory and copies are dropped anyway.
 func (v *vault) decode(kind string, messages iter.Seq2[store.Message, error]) iter.Seq2[blob, error] {
 	return func(yield func(blob, error) bool) {
 		type partial struct {
 			pieces [][]byte
 			have   int
 		}
-		open := map[[16]byte]*partial{}
+		open, once := map[[16]byte]*partial{}, map[[16]byte]bool{}
 		for m, err := range messages {
 			if err != nil {
 				yield(blob{}, err)
@@ -136,6 +137,12 @@ func (v *vault) decode(kind string, messages iter.Seq2[store.Message, error]) it
 				return
 			}
 			if n == 1 {
+				if once[id] {
+					continue
+				}
+				if kind != "in" {
+					once[id] = true
+				}
 				if !yield(blob{m.Seq, m.Suffix, plain[pieceHeader:]}, nil) {
 					return
 				}

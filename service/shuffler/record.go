@@ -8,7 +8,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"strconv"
 
+	"github.com/riffle-dp/riffle/dp"
 	pure "github.com/riffle-dp/riffle/protocol/shuffler"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/document"
@@ -41,18 +44,72 @@ type record struct {
 	// Enrolment is the signed enrolment that the round counts on, if a registrar may change the
 	// roster while the round is open.
 	Enrolment []byte `json:"enrolment,omitempty"`
+	// Bits is the number of a tag's leading bits that name a report's bucket in the stream of
+	// reports, fixed when the round was opened; 0: the stream is not dealt into buckets.
+	Bits int `json:"bits,omitempty"`
 	// Cut is the last place of the stream of reports that counts, set when the round
 	// closes: that of the barrier, or in a round that an earlier version has cut, of what was
 	// last then. A report that a frontend stores after it is never acknowledged.
-	Cut    *uint64 `json:"cut,omitempty"`
-	Run    string  `json:"run,omitempty"`    // names the attempt to shuffle that made the chunks
-	Closed []byte  `json:"closed,omitempty"` // the signed statement on the closed round
+	Cut *uint64 `json:"cut,omitempty"`
+	// Plan says how the reports are shuffled, set after the cut. A round that an earlier version
+	// has closed has none.
+	Plan   *plan    `json:"plan,omitempty"`
+	Run    string   `json:"run,omitempty"`    // names the stream with the chunks; of a round with a plan, with their index and digests
+	Runs   []string `json:"runs,omitempty"`   // name other streams with chunks
+	Closed []byte   `json:"closed,omitempty"` // the signed statement on the closed round
 
 	revision uint64
 }
 
+// check refuses a record that no version has written.
+func (r *record) check() error {
+	if r.Bits < 0 || r.Bits > mostDealt {
+		return fmt.Errorf("shuffler: the record of a round has 2^%d buckets, at most 2^%d are dealt", r.Bits, mostDealt)
+	}
+	if p := r.Plan; p != nil && (p.Bits < 0 || p.Bits > pure.MaxBits || r.Cut == nil || !p.Deal && p.Bits != r.Bits) {
+		return fmt.Errorf("shuffler: the record of a round has a plan of 2^%d buckets", p.Bits)
+	}
+	return nil
+}
+
+// mostDealt bounds the bits by which reports are dealt as they come. Each bucket has a block in
+// memory, and the more buckets, the fewer reports share a write.
+const mostDealt = 4
+
+// dealt returns by how many bits a round's reports are dealt as they come: none, if those of all
+// clients who are expected fit a bucket. If more come, they are dealt again after the cut.
+func (s *Service) dealt(ann wire.Announcement) int {
+	clients := ann.Population
+	switch ann.Participation {
+	case dp.CheckIn:
+		clients = int64(math.Ceil(ann.Gamma * float64(ann.Population)))
+	case dp.Sampled:
+		clients = ann.Sample
+	case dp.Once:
+		clients = (ann.Population + ann.PerEpoch - 1) / max(1, ann.PerEpoch)
+	}
+	return min(mostDealt, pure.BucketBits(clients, int64(itemSize(ann)), s.config.Bucket))
+}
+
+// bucketSuffix is the suffix of a bucket's blocks in the stream of reports.
+func bucketSuffix(bucket, bits int) string {
+	if bits == 0 {
+		return ""
+	}
+	return strconv.Itoa(bucket)
+}
+
 func keyRecord(name string) string { return "round." + name }
 func keyOpen(name string) string   { return "open." + name }
+
+// streams lists the streams of a closed round's batch.
+func (r *record) streams(name string) (all []string) {
+	for _, run := range append([]string{r.Run}, r.Runs...) {
+		all = append(all, streamOut(name, run))
+	}
+	return all
+}
+
 func keyCounts(name string) string { return "counts." + name + "." }
 
 // suffixCut is the suffix of the barrier in a stream of reports.
@@ -60,7 +117,6 @@ const suffixCut = "cut"
 
 func streamIn(name string) string           { return "in-" + name }
 func streamBuckets(name, run string) string { return "b-" + name + "-" + run }
-func streamParts(name, run string) string   { return streamBuckets(name, run) + "-parts" }
 func streamOut(name, run string) string     { return "o-" + name + "-" + run }
 
 func (s *Service) loadRecord(ctx context.Context, name string) (*record, error) {
@@ -76,7 +132,7 @@ func decodeRecord(e store.Entry) (*record, error) {
 	if err := document.Decode(e.Value, recordFormat, r); err != nil {
 		return nil, fmt.Errorf("shuffler: the record of a round: %w", err)
 	}
-	return r, nil
+	return r, r.check()
 }
 
 // saveRecord stores r in place of the record that it was read from. It fails if the stored

@@ -25,6 +25,7 @@ type round struct {
 	name     string
 	deadline time.Time
 	item     int // bytes of an item in the stream of reports
+	bits     int // of the tag, that name an item's bucket in the stream of reports
 	closed   atomic.Bool
 
 	// The following fields are for an open round only:
@@ -161,7 +162,7 @@ func (s *Service) newRound(ctx context.Context, digest [32]byte, rec *record) (*
 	if wire.Digest(ann) != digest {
 		return nil, errors.New("shuffler: a stored announcement is another round's")
 	}
-	r := &round{ann: ann, digest: digest, name: encodeName(digest[:]), deadline: time.UnixMilli(ann.Deadline), item: itemSize(ann), prior: -1}
+	r := &round{ann: ann, digest: digest, name: encodeName(digest[:]), deadline: time.UnixMilli(ann.Deadline), item: itemSize(ann), bits: rec.Bits, prior: -1}
 	if rec.State != Open {
 		r.closed.Store(true)
 		return r, nil

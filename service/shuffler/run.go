@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -121,10 +122,14 @@ func (s *Service) sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	works, err := s.store.List(ctx, store.Values, "work.")
+	if err != nil {
+		return err
+	}
 	for i, secret := range names {
 		names[i] = strings.TrimPrefix(secret, linksName(""))
 	}
-	for _, key := range append(streams, counts...) {
+	for _, key := range slices.Concat(streams, counts, works) {
 		if part := strings.FieldsFunc(key, func(r rune) bool { return r == '-' || r == '.' }); len(part) > 1 {
 			names = append(names, part[1])
 		}
@@ -150,7 +155,7 @@ func (s *Service) sweep(ctx context.Context) error {
 			return err
 		}
 		if err == nil && rec.State == Closed {
-			if err := s.tidy(ctx, name, rec.Run); err != nil {
+			if err := s.tidy(ctx, name, rec); err != nil {
 				return err
 			}
 		}
@@ -159,16 +164,19 @@ func (s *Service) sweep(ctx context.Context) error {
 }
 
 // tidy removes all of a closed round but its batch and the batch's key.
-func (s *Service) tidy(ctx context.Context, name, run string) error {
+func (s *Service) tidy(ctx context.Context, name string, rec *record) error {
 	if err := gone(s.store.Delete(ctx, store.Secrets, linksName(name))); err != nil {
 		return err
 	}
 	for _, prefix := range []string{streamIn(name), streamBuckets(name, "")} {
-		if err := s.deleteStreams(ctx, prefix, ""); err != nil {
+		if err := s.deleteStreams(ctx, prefix); err != nil {
 			return err
 		}
 	}
-	return s.deleteStreams(ctx, streamOut(name, ""), streamOut(name, run))
+	if err := s.deleteStreams(ctx, streamOut(name, ""), rec.streams(name)...); err != nil {
+		return err
+	}
+	return s.deleteValues(ctx, keyWork(name))
 }
 
 // attend handles a round until there is nothing left to do.
@@ -243,7 +251,7 @@ func (s *Service) waitOrAbandon(ctx context.Context, name string, rec *record, n
 		return err
 	}
 	if now.Before(s.keepUntil(ann)) {
-		return s.tidyAndWait(ctx, name, ann, rec.Run) // an earlier process may not have tidied up
+		return s.tidyAndWait(ctx, name, ann, rec) // an earlier process may not have tidied up
 	}
 	rec.State = Abandoned
 	if err := s.saveRecord(ctx, name, rec); err != nil {
@@ -259,8 +267,8 @@ func (s *Service) keepUntil(ann wire.Announcement) time.Time {
 }
 
 // tidyAndWait tidies up after a round was closed, and notes until when its batch waits.
-func (s *Service) tidyAndWait(ctx context.Context, name string, ann wire.Announcement, run string) error {
-	if err := s.tidy(ctx, name, run); err != nil {
+func (s *Service) tidyAndWait(ctx context.Context, name string, ann wire.Announcement, rec *record) error {
+	if err := s.tidy(ctx, name, rec); err != nil {
 		return err
 	}
 	s.waiting.Store(name, s.keepUntil(ann))
@@ -302,11 +310,18 @@ func (s *Service) destroy(ctx context.Context, name string) error {
 		}
 	}
 	for _, prefix := range []string{streamIn(name), streamBuckets(name, ""), streamOut(name, "")} {
-		if err := s.deleteStreams(ctx, prefix, ""); err != nil {
+		if err := s.deleteStreams(ctx, prefix); err != nil {
 			return err
 		}
 	}
-	keys, err := s.store.List(ctx, store.Values, keyCounts(name))
+	if err := s.deleteValues(ctx, keyWork(name)); err != nil {
+		return err
+	}
+	return s.deleteValues(ctx, keyCounts(name))
+}
+
+func (s *Service) deleteValues(ctx context.Context, prefix string) error {
+	keys, err := s.store.List(ctx, store.Values, prefix)
 	if err != nil {
 		return err
 	}
@@ -318,13 +333,13 @@ func (s *Service) destroy(ctx context.Context, name string) error {
 	return nil
 }
 
-func (s *Service) deleteStreams(ctx context.Context, prefix, except string) error {
+func (s *Service) deleteStreams(ctx context.Context, prefix string, except ...string) error {
 	streams, err := s.store.List(ctx, store.Streams, prefix)
 	if err != nil {
 		return err
 	}
 	for _, stream := range streams {
-		if stream == except {
+		if slices.Contains(except, stream) {
 			continue
 		}
 		if err := gone(s.store.Delete(ctx, store.Streams, stream)); err != nil {

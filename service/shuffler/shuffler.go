@@ -4,11 +4,11 @@
 //
 // It drives the pure functions of riffle/protocol/shuffler, and reaches no package that
 // could make or interpret what a report says. All state lies in the store, as DATA_MODEL.md
-// says, so that several processes may share one: frontends take reports, and the process
-// that holds a task's lease closes its rounds.
+// says, so that several processes may share one: frontends take reports, the process that holds
+// a task's lease closes its rounds, and all shuffle them together.
 //
-// A round's reports lie in a stream until its deadline. The place up to which they count is the
-// cut. Shuffling then has two passes over streams, as Scatter and Gather of
+// A round's reports lie in a stream until its deadline, in large rounds by bucket. The place up to
+// which they count is the cut. Then buckets are collected and cut into chunks, as Collect and Cutter of
 // riffle/protocol/shuffler describe. A mark in the store names each round that is under way.
 //
 // Counts by reason are all that leaves the process about clients. No address, id or time of
@@ -82,7 +82,7 @@ type Config struct {
 	Poll time.Duration
 	// Lease is the time after which another process takes over from one that died. Default 15 s.
 	Lease time.Duration
-	// Bucket bounds the memory of pass 2. Default 64 MiB.
+	// Bucket bounds the memory of shuffling, which takes one bucket at a time. Default 64 MiB.
 	Bucket int64
 	// MostOpen is the number of a coordinator's rounds that may be under way at a time,
 	// neither void nor released. Each costs memory, and disk until it ends. Default 256.

@@ -34,6 +34,6 @@ type storage interface {
 	GetObject(ctx context.Context, name string) ([]byte, error)
 	List(ctx context.Context, k store.Kind, prefix string) ([]string, error)
 	Delete(ctx context.Context, k store.Kind, name string) error
-	// Acquire waits for a lease until ctx ends.
-	Acquire(ctx context.Context, name, holder string, ttl time.Duration) (_ store.Lease, token uint64, err error)
+	// TryAcquire takes a lease, or fails with store.ErrHeld.
+	TryAcquire(ctx context.Context, name, holder string, ttl time.Duration) (_ store.Lease, token uint64, err error)
 }
