@@ -97,7 +97,7 @@ func TestPowerFailures(t *testing.T) {
 	defer os.RemoveAll(into)
 	w := newWorld(t, dp.Shuffle, dp.All)
 	tried, of, fetched := 0, 0, 0
-	for s := range l.States(5, longtest.Pick3(40, 300, 1<<20)) {
+	for s := range l.States(5, longtest.Pick3(30, 200, 1<<20)) {
 		dir := filepath.Join(into, fmt.Sprint(s.Number))
 		if err := s.Write(dir); err != nil {
 			t.Fatal(err)
@@ -116,7 +116,7 @@ func TestPowerFailures(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d states were opened", tried, of)
-	if tried < 20 || of < 300 || fetched != int(w.task.Rounds) {
+	if tried < 15 || of < 300 || fetched != int(w.task.Rounds) {
 		t.Errorf("too few; %d rounds were fetched", fetched)
 	}
 }
