@@ -164,7 +164,29 @@ func (d disk) each(dir int, path string, f func(name string, isDir bool, content
 	return nil
 }
 
-func (d disk) digest(said int) [32]byte {
+// sums are digests of contents that are there for some time, by place and length.
+type sums map[struct {
+	first *byte
+	size  int
+}][32]byte
+
+func (m sums) of(content []byte) [32]byte {
+	if len(content) == 0 {
+		return [32]byte{}
+	}
+	key := struct {
+		first *byte
+		size  int
+	}{&content[0], len(content)}
+	sum, ok := m[key]
+	if !ok {
+		sum = sha256.Sum256(content)
+		m[key] = sum
+	}
+	return sum
+}
+
+func (d disk) digest(said int, known sums) [32]byte {
 	h := sha256.New()
 	number := func(n int) { h.Write(binary.LittleEndian.AppendUint64(nil, uint64(n))) }
 	number(said)
@@ -175,7 +197,8 @@ func (d disk) digest(said int) [32]byte {
 			number(-1)
 		} else {
 			number(len(content))
-			h.Write(content)
+			sum := known.of(content)
+			h.Write(sum[:])
 		}
 		return nil
 	})
@@ -232,12 +255,13 @@ func (l *Log) search(seed uint64, yield func(State) bool) {
 				free = append(free, i)
 			}
 		}
+		known := sums{}
 		for parts := range l.choices(seed+uint64(line), pending, free) {
 			d := base.clone()
 			for i, n := range pending {
 				d.apply(l.ops[n], parts[i])
 			}
-			key := d.digest(told)
+			key := d.digest(told, known)
 			if seen[key] {
 				continue
 			}

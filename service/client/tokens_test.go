@@ -334,6 +334,58 @@ func TestCrashAfterATokenIsSpent(t *testing.T) {
 	}
 }
 
+// A power failure may keep the later sectors of a wipe and lose the earlier ones. The next process wipes
+// them all.
+func TestATornWipeIsFinished(t *testing.T) {
+	w, _, config := withTokens(t, 1, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	theta := make([]float32, dim)
+	round := int64(0)
+	report := func(rounds int) {
+		fleet, err := client.NewFleet(config, w.members)
+		if err != nil {
+			t.Fatal(err)
+		}
+		running, stop := context.WithCancel(ctx)
+		done := make(chan error, 1)
+		go func() { done <- fleet.Run(running) }()
+		for n := range rounds {
+			round++
+			w.publish(w.announcement(round, theta), theta, nil)
+			w.wait(ctx, 1)
+			for fleet.Snapshot().Reports[client.Sent] < int64(n)+1 {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		stop()
+		if err := errors.Join(<-done, fleet.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report(2)
+	files, err := filepath.Glob(filepath.Join(config.Directory, "tokens", "*"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	b, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	wiped := b[24 : 24+2*wire.TokenBytes]
+	if len(bytes.Trim(wiped, "\x00")) > 0 {
+		t.Fatal("two tokens were spent and not wiped")
+	}
+	copy(wiped[10:], "PINEAPPLE")
+	if err := os.WriteFile(files[0], b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	report(1)
+	if b := purses(t, config.Directory); len(bytes.Trim(b[0][24:24+3*wire.TokenBytes], "\x00")) > 0 {
+		t.Error("a spent token is still there")
+	}
+}
+
 // Keys for one client, or that the registrar has not signed, are refused before anything is asked
 // for; a client to which the registrar gives nothing stays silent, and the others report.
 func TestTokensThatAreRefused(t *testing.T) {
