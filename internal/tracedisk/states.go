@@ -208,18 +208,19 @@ func (d disk) digest(said int, known sums) [32]byte {
 // States yields different states, in the order of the failures: all that were found, or, if there are
 // more than most, so many of them chosen by the seed. It looks for them at each change and each line,
 // and among at most exhaustive changes that are not synced at each subset, otherwise at those in which
-// one change is lost or kept or torn, at prefixes, and at a number of random ones.
+// one change is lost or kept or torn, at prefixes, and at a number of random ones, more if most is above 12,000.
 func (l *Log) States(seed uint64, most int) iter.Seq[State] {
 	return func(yield func(State) bool) {
+		random := max(12, most/1000) // at each moment
 		of := 0
-		l.search(seed, func(State) bool { of++; return true })
+		l.search(seed, random, func(State) bool { of++; return true })
 		chosen := map[int]bool{}
 		for i := seed; len(chosen) < min(most, of); i++ {
 			chosen[int(splitmix(i)%uint64(of))] = true
 		}
 		number := 0
 		at := -1
-		l.search(seed, func(s State) bool {
+		l.search(seed, random, func(s State) bool {
 			if at++; !chosen[at] {
 				return true
 			}
@@ -230,12 +231,9 @@ func (l *Log) States(seed uint64, most int) iter.Seq[State] {
 	}
 }
 
-const (
-	exhaustive = 6  // so many changes' subsets are all looked at
-	random     = 12 // and of more so many random ones
-)
+const exhaustive = 6 // so many changes' subsets are all looked at
 
-func (l *Log) search(seed uint64, yield func(State) bool) {
+func (l *Log) search(seed uint64, random int, yield func(State) bool) {
 	base := l.base.clone()
 	seen := map[[32]byte]bool{}
 	var pending []int
@@ -256,7 +254,7 @@ func (l *Log) search(seed uint64, yield func(State) bool) {
 			}
 		}
 		known := sums{}
-		for parts := range l.choices(seed+uint64(line), pending, free) {
+		for parts := range l.choices(seed+uint64(line), random, pending, free) {
 			d := base.clone()
 			for i, n := range pending {
 				d.apply(l.ops[n], parts[i])
@@ -320,7 +318,7 @@ func (l *Log) fold(base disk, pending []int, line int) []int {
 }
 
 // choices yields how much of each pending change is on the disk. What is durable is whole.
-func (l *Log) choices(seed uint64, pending, free []int) iter.Seq[[]part] {
+func (l *Log) choices(seed uint64, random int, pending, free []int) iter.Seq[[]part] {
 	return func(yield func([]part) bool) {
 		all := func(p part) []part {
 			out := make([]part, len(pending))

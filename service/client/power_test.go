@@ -167,7 +167,7 @@ func TestPowerFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(into)
-	for s := range l.States(1, longtest.Pick3(300, 3000, 1<<20)) {
+	for s := range l.States(1, longtest.Pick3(300, 3000, 1<<16)) {
 		dir := filepath.Join(into, fmt.Sprint(s.Number))
 		if err := s.Write(dir); err != nil {
 			t.Fatal(err)

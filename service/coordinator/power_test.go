@@ -97,7 +97,7 @@ func TestPowerFailures(t *testing.T) {
 	defer os.RemoveAll(into)
 	w := newWorld(t, dp.Shuffle, dp.All)
 	tried, of, fetched := 0, 0, 0
-	for s := range l.States(5, longtest.Pick3(30, 200, 1<<20)) {
+	for s := range l.States(5, longtest.Pick3(30, 200, 1<<16)) {
 		dir := filepath.Join(into, fmt.Sprint(s.Number))
 		if err := s.Write(dir); err != nil {
 			t.Fatal(err)

@@ -101,7 +101,7 @@ func TestPowerFailures(t *testing.T) {
 	}
 	defer os.RemoveAll(into)
 	tried, of := 0, 0
-	for s := range l.States(3, longtest.Pick3(40, 400, 1<<20)) {
+	for s := range l.States(3, longtest.Pick3(40, 400, 1<<16)) {
 		issued, made := 0, false
 		for _, line := range s.Said {
 			if rest, ok := strings.CutPrefix(line, "said issued "); ok {

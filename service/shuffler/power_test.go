@@ -110,7 +110,7 @@ func TestPowerFailures(t *testing.T) {
 	defer os.RemoveAll(into)
 	w := powerWorld(t, expires)
 	tried, of := 0, 0
-	for s := range l.States(4, longtest.Pick3(15, 200, 1<<20)) {
+	for s := range l.States(4, longtest.Pick3(15, 200, 1<<16)) {
 		dir := filepath.Join(into, fmt.Sprint(s.Number))
 		if err := s.Write(dir); err != nil {
 			t.Fatal(err)

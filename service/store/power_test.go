@@ -93,7 +93,7 @@ func TestPowerFailures(t *testing.T) {
 	must(t, err)
 	defer os.RemoveAll(into)
 	tried, of, bad := 0, 0, 0
-	for s := range l.States(2, longtest.Pick3(25, 400, 1<<20)) {
+	for s := range l.States(2, longtest.Pick3(25, 400, 1<<16)) {
 		dir := filepath.Join(into, fmt.Sprint(s.Number))
 		must(t, s.Write(dir))
 		tried, of = tried+1, s.Of
