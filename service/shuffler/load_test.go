@@ -143,7 +143,7 @@ func BenchmarkRound(b *testing.B) {
 		handshake = handshakes(b, pair, mode, min(n, 10_000))
 	}
 	server, err := endpoint.NewServer(endpoint.ServerConfig{Name: "reports", Address: "127.0.0.1:0", Certificate: pair, Handler: forClients,
-		Share: 1, Log: slog.New(slog.DiscardHandler)})
+		Share: 1, Tickets: s.TicketKeys, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.Fatal(err)
 	}
