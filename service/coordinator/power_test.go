@@ -116,7 +116,7 @@ func TestPowerFailures(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d states were opened", tried, of)
-	if tried < 15 || of < 300 || fetched != int(w.task.Rounds) {
+	if tried < 15 || of < 300 || fetched < longtest.Pick(1, int(w.task.Rounds)) {
 		t.Errorf("too few; %d rounds were fetched", fetched)
 	}
 }

@@ -78,6 +78,83 @@ func childPower(root string) (err error) {
 	return errors.Join(err, s.Close())
 }
 
+// childKilled leaves the end of a ledger's block as a process does that is killed between a write and its
+// sync.
+func childKilled(root string) error {
+	s := &Store{config: powerConfig(root)}
+	block := filepath.Join(s.streamDir(s.ledgerName()), "msgs", "1.blk")
+	raw, err := os.ReadFile(block)
+	if err != nil {
+		return err
+	}
+	whole := len(raw) * 2 / 3
+	f, err := os.OpenFile(block, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	if err := f.Truncate(int64(whole)); err != nil {
+		return err
+	}
+	_, err = f.WriteAt(raw[whole:], int64(whole))
+	return errors.Join(err, f.Close())
+}
+
+// childNext is the next process. It acts upon what it finds.
+func childNext(root string) error {
+	ctx := context.Background()
+	s, err := Open(ctx, powerConfig(root))
+	if err != nil {
+		return err
+	}
+	last, err := s.LastEntry(ctx)
+	say("init")
+	say("ledger %d", last)
+	return errors.Join(err, s.Close())
+}
+
+// TestPowerFailureAfterAKill holds that what a process has read stays, if the one before it was killed and
+// the power fails after.
+func TestPowerFailureAfterAKill(t *testing.T) {
+	root, ctx := t.TempDir(), t.Context()
+	must(t, Init(ctx, powerConfig(root)))
+	before, err := Open(ctx, powerConfig(root))
+	must(t, err)
+	for n := range uint64(3) {
+		_, err := before.AppendEntry(ctx, n, powerData(n+1))
+		must(t, err)
+	}
+	must(t, before.Close())
+	var programs []*exec.Cmd
+	for _, what := range []string{"killed", "next"} {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), childEnv+"="+what+"|"+root)
+		programs = append(programs, cmd)
+	}
+	l, err := tracedisk.Record(root, programs...)
+	if errors.Is(err, tracedisk.ErrNoTrace) {
+		t.Skip(err)
+	}
+	must(t, err)
+	tried := 0
+	for s := range l.States(6, 1<<12) {
+		if len(s.Said) < 2 {
+			continue
+		}
+		dir := filepath.Join(t.TempDir(), "s")
+		must(t, s.Write(dir))
+		if err := checkPower(ctx, powerConfig(dir), s.Said); err != nil || s.Said[1] != "ledger 3" {
+			t.Fatalf("%v\nafter %q\nlost: %s", err, s.Said, s.Lost)
+		}
+		if tried++; tried == longtest.Pick(30, 1<<12) {
+			break
+		}
+	}
+	t.Log(tried, "states were opened")
+	if tried == 0 {
+		t.Error("no states")
+	}
+}
+
 // TestPowerFailures holds for each state in which a power failure may leave an embedded store: it opens;
 // what was acknowledged is there and what was removed is not; and it takes what comes next.
 func TestPowerFailures(t *testing.T) {

@@ -24,6 +24,10 @@ func child(task string) {
 	switch f[0] {
 	case "power":
 		err = childPower(f[1])
+	case "killed":
+		err = childKilled(f[1])
+	case "next":
+		err = childNext(f[1])
 	case "write":
 		err = childWrite(f[1])
 	case "delete":
