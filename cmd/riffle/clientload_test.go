@@ -2,10 +2,20 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/load"
+	"github.com/riffle-dp/riffle/service/operate"
 )
 
 func TestLoadFlags(t *testing.T) {
@@ -40,5 +50,52 @@ func TestLoadIsPrinted(t *testing.T) {
 		if !strings.Contains(out.String(), line+"\n") {
 			t.Errorf("no line %q in\n%s", line, out.String())
 		}
+	}
+}
+
+// A load that is interrupted, here before any server has answered, prints what it measured; and
+// clients who have a ledger are not let loose on a task.
+func TestLoadIsInterrupted(t *testing.T) {
+	l := operate.Loopback{Dir: shortDir(t), Clients: 2, Processes: 1, MinReports: 2, Suite: wire.X25519, Epsilon: 100, Delta: 1e-5, Data: "mnist",
+		Policy: config.Policy{MaxEps0: 3, MaxEps: 100, MaxTaskEps: 50, Delta: 1e-5, MinReports: 2, MaxTasks: 3}, Spread: -1}
+	if err := l.Create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	from, task := l.Config("clients-0"), "--load="+strings.Repeat("00", 32)
+	want(t, 2, "a load is no part of clients who have a ledger", "client", "--config", from, task)
+	b, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(filepath.Dir(from), "load.yaml")
+	if err := os.WriteFile(file, regexp.MustCompile(`(?m)^dir: .*$`).ReplaceAll(b, []byte("dir: nowhere")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load[config.Client](file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(c.Coordinator.Addresses[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent, err := net.Listen("tcp", u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	if err := silent.(*net.TCPListener).SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	cmd, log := background(t, "client", "--config", file, task, "--json", "--seconds=3600")
+	first, err := silent.Accept() // the load has begun
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	end(t, cmd, log, os.Interrupt, 130)
+	var r load.Result
+	if err := json.NewDecoder(strings.NewReader(log.String())).Decode(&r); err != nil || r.Clients != 2 || r.Reports != 0 || r.Connections != load.Each {
+		t.Errorf("%v: %s", err, log)
 	}
 }
