@@ -14,14 +14,14 @@ import (
 func constants(t *testing.T, text string) map[string]float64 {
 	t.Helper()
 	all := map[string]float64{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\| ([0-9.,e]+) \\|").FindAllStringSubmatch(text, -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z0-9-]+)` \\| ([0-9.,e]+) \\|").FindAllStringSubmatch(text, -1) {
 		x, err := strconv.ParseFloat(strings.ReplaceAll(row[2], ",", ""), 64)
 		if err != nil {
 			t.Fatal(err)
 		}
 		all[row[1]] = x
 	}
-	for _, name := range []string{"take-kept", "take-each", "take-resumed", "session", "fetch", "close", "open", "wire-in", "wire-out", "model", "disk", "client-memory",
+	for _, name := range []string{"take-kept", "take-each", "take-resumed", "http2", "session", "fetch", "close", "open", "wire-in", "wire-out", "model", "disk", "client-memory",
 		"process-memory", "garbage", "use", "part", "cores"} {
 		if all[name] <= 0 {
 			t.Fatalf("docs/capacity.md: no constant %s", name)
@@ -37,8 +37,8 @@ func capacity(c map[string]float64, n, minutes float64) string {
 	after := minutes*60 - coming       // seconds for closing and opening
 	session := c["session"] * math.Min(1, minutes*60/86400)
 	cores := func(micros, seconds float64) float64 { return n * micros * 1e-6 / seconds / c["use"] }
-	each, resumed, kept := cores(c["take-each"]+session, coming), cores(c["take-resumed"]+session, coming), cores(c["take-kept"]+session, coming)
-	fetch, work := cores(c["fetch"], coming), cores(c["close"]+c["open"], after)
+	each, resumed, kept := cores(c["take-each"]+c["http2"]+session, coming), cores(c["take-resumed"]+c["http2"]+session, coming), cores(c["take-kept"]+session, coming)
+	fetch, work := cores(c["fetch"]+c["http2"], coming), cores(c["close"]+c["open"], after)
 	machines := func(cores float64) float64 { return math.Ceil(cores / c["cores"]) }
 	frontends := machines(resumed)
 	memory := n * c["client-memory"] * c["garbage"] / 1e9 // a frontend knows every enrolled client
