@@ -50,8 +50,8 @@ func next(t testing.TB, r Results) []Result {
 // in any number, and a purge leaves the other groups.
 func TestQueue(t *testing.T) {
 	s := fresh(t)
-	q := newQueue(t, s, QueueConfig{})
-	q = newQueue(t, s, QueueConfig{}) // it is there already
+	newQueue(t, s, QueueConfig{})
+	q := newQueue(t, s, QueueConfig{}) // it is there already
 	sizes := []int{0, 1, MaxBlock, MaxBlock + 1, 3 * MaxBlock}
 	for i := range sizes {
 		must(t, q.Put(t.Context(), fmt.Sprintf("a.%d", i), []byte{byte(i)}))
