@@ -23,6 +23,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(loadChild) != "" {
 		loadMain()
 	}
+	if os.Getenv(nodeChild) != "" {
+		nodeMain()
+	}
 	goleak.VerifyTestMain(m)
 }
 
