@@ -46,7 +46,7 @@ func (s *Store) AppendOnce(ctx context.Context, stream, suffix string, data []by
 	if err != nil {
 		return 0, err
 	}
-	return got.Sequence, nil
+	return got.Sequence, s.settle(full)
 }
 
 // Before says whether the stream has the barrier with this suffix at a sequence before place,

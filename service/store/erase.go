@@ -23,6 +23,10 @@ import (
 // deletedHeader marks the message that stands for a deleted value.
 const deletedHeader = "riffle-deleted"
 
+// firstHeader marks a key's first message. It replaced none that could return, so a deletion of it needs
+// no second step: keys that are written once, such as marks of rounds, leave nothing that List must read.
+const firstHeader = "riffle-first"
+
 // erasingDir holds a file for each deletion that has begun: the key and its message's sequence.
 const erasingDir = "erasing"
 
@@ -44,7 +48,11 @@ func (s *Store) eraseEntry(ctx context.Context, key string, e Entry) error {
 		return err
 	}
 	err = s.overwrite(ctx, key, seq)
-	if err == nil {
+	switch {
+	case err != nil:
+	case e.first:
+		err = s.settle(s.kvName())
+	default:
 		err = s.bury(ctx, key, seq)
 	}
 	if err == nil || errors.Is(err, ErrConflict) {

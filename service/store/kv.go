@@ -17,6 +17,8 @@ type Entry struct {
 	Key      string
 	Value    []byte
 	Revision uint64
+
+	first bool // whether it replaced no message: see firstHeader
 }
 
 // checkKey returns an error unless key is made of tokens of A-Z, a-z, 0-9, - and _, separated
@@ -107,7 +109,7 @@ func (s *Store) get(ctx context.Context, key string) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	return Entry{Key: key, Value: m.Data, Revision: m.Sequence + s.marker().Base}, nil
+	return Entry{Key: key, Value: m.Data, Revision: m.Sequence + s.marker().Base, first: m.Header.Get(firstHeader) != ""}, nil
 }
 
 // lastOf returns a key's last message, which may say that it was deleted.
@@ -137,8 +139,11 @@ func (s *Store) put(ctx context.Context, key string, value []byte, revision uint
 		last = revision - base
 	}
 	for {
-		seq, err := s.publish(ctx, write{stream: s.kvName(), msg: &nats.Msg{Subject: s.kvSubject(key), Data: value},
-			expect: lastOfSubject, expectLast: last})
+		m := &nats.Msg{Subject: s.kvSubject(key), Data: value, Header: nats.Header{}}
+		if last == 0 {
+			m.Header.Set(firstHeader, "true")
+		}
+		seq, err := s.publish(ctx, write{stream: s.kvName(), msg: m, expect: lastOfSubject, expectLast: last})
 		if err == nil {
 			return seq + base, nil
 		}
@@ -146,10 +151,10 @@ func (s *Store) put(ctx context.Context, key string, value []byte, revision uint
 			return 0, err
 		}
 		// A deleted key has no revision, and a message.
-		m, now := s.lastOf(ctx, key)
-		if now != nil || m.Header.Get(deletedHeader) == "" || m.Sequence == last {
+		have, now := s.lastOf(ctx, key)
+		if now != nil || have.Header.Get(deletedHeader) == "" || have.Sequence == last {
 			return 0, err
 		}
-		last = m.Sequence
+		last = have.Sequence
 	}
 }

@@ -78,12 +78,16 @@ func (s *Store) beginRemoval(stream string) (end func() error, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	return func() error {
-		if err := durable.Remove(note); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("store: %w", err)
-		}
-		return nil
-	}, nil
+	return func() error { return s.endRemoval(stream) }, nil
+}
+
+// endRemoval forgets that a stream's deletion has begun. A stream that is made anew must not be taken
+// for the deleted one at the next start, if nobody learned that the deletion was done.
+func (s *Store) endRemoval(stream string) error {
+	if err := durable.Remove(filepath.Join(s.config.Dir, removingDir, stream)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("store: %w", err)
+	}
+	return nil
 }
 
 // finishRemovals removes the streams whose deletion was begun.

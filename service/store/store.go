@@ -29,8 +29,8 @@
 // Delete removes the files of a stream or a secret, in an embedded store before they return,
 // in a cluster on each node soon after. Removing is not overwriting: what a disk or a
 // copy-on-write file system keeps of a removed file is out of reach, which is why report
-// blocks are sealed under a per-round key. For a key, Delete overwrites the current value in place, and adds
-// a short message that says so, which stays; earlier values of the key stay in the file until it is
+// blocks are sealed under a per-round key. For a key, Delete overwrites the current value in place, and, if
+// it had replaced another, adds a short message that says so, which stays; earlier values of the key stay in the file until it is
 // compacted. So secrets are kept as secrets and not as values.
 package store
 

@@ -124,6 +124,11 @@ func (s *Store) newStream(ctx context.Context, jc jetstream.StreamConfig) error 
 	if err != nil {
 		return s.fail("create stream "+jc.Name, err)
 	}
+	if s.server != nil {
+		if err := s.endRemoval(jc.Name); err != nil {
+			return err
+		}
+	}
 	return s.settleStream(jc.Name)
 }
 
@@ -144,6 +149,9 @@ func (s *Store) removeStream(ctx context.Context, full string) error {
 		if err := s.awaitRemoval(full); err != nil {
 			return err
 		}
+		s.settled.mu.Lock()
+		delete(s.settled.streams, full)
+		s.settled.mu.Unlock()
 	}
 	return begun()
 }
