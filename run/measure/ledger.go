@@ -191,8 +191,18 @@ func readLedger(path string, raw []byte) (head ledgerHead, lines []ledgerLine, e
 		return head, nil, fmt.Errorf("measure: ledger %s: line %d: %w", path, n, err)
 	}
 	size := len(raw)
+	rest := raw
 	raw = durable.Text(raw)
+	rest = rest[len(raw):]
 	whole := bytes.LastIndexByte(raw, '\n') + 1
+	if _, later, _ := bytes.Cut(rest, []byte("\n")); len(later) > 0 { // each line is synced before the next is written
+		for text := range bytes.SplitSeq(later, []byte("\n")) {
+			var line ledgerLine
+			if strictly(text, &line) == nil && len(line.Entry) > 0 {
+				return fail(bytes.Count(raw, []byte("\n"))+1, errors.New("zeros, and a question after them that was stored"))
+			}
+		}
+	}
 	if whole == 0 {
 		return fail(1, errors.New("not a ledger of riffle measure"))
 	}

@@ -170,6 +170,7 @@ func TestLedgerRefusesEdits(t *testing.T) {
 		"a changed entry":        strings.Replace(string(raw), `"entry":"AQ`, `"entry":"AR`, 1),
 		"a raised budget":        strings.Replace(string(raw), `"epsilon":5`, `"epsilon":50`, 1),
 		"another version":        strings.Replace(string(raw), `"version":1`, `"version":2`, 1),
+		"zeros in a line":        strings.Replace(string(raw), `"tail":`, "\x00\x00\x00\x00\x00\x00\x00", 1),
 		"an unknown key":         strings.Replace(string(raw), `"tail":`, `"tale":`, 1),
 		"no ledger":              "age\n40\n",
 		"no line":                "age",

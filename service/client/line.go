@@ -143,8 +143,11 @@ func decodeBook(b []byte) (all []decision, last check, size int, err error) {
 		}
 		return nil, last, 0, fmt.Errorf("%w: it does not start as one", errBook)
 	}
-	b = durable.Text(b)
-	last = bookStart()
+	text := durable.Text(b)
+	if err := unsynced(b[len(text):]); err != nil {
+		return nil, last, 0, err
+	}
+	b, last = text, bookStart()
 	size = len(bookHeader)
 	rounds := map[string]int64{}
 	for n := 2; ; n++ {
@@ -168,6 +171,24 @@ func decodeBook(b []byte) (all []decision, last check, size int, err error) {
 		all, last = append(all, d), c
 		size += len(line) + 1
 	}
+}
+
+// unsynced refuses what follows a zero byte if it cannot be from one power failure: a client's charge
+// is durable, with all before it, before the client charges another round of the task.
+func unsynced(rest []byte) error {
+	charged := map[string]bool{}
+	for _, line := range bytes.Split(rest, []byte("\n")) {
+		d, err := parseLine(string(line))
+		if err != nil || d.times == 0 || d.kept {
+			continue
+		}
+		key := string(d.client[:]) + string(d.task[:])
+		if charged[key] {
+			return fmt.Errorf("%w: zeros before round %d, and an earlier round after them was stored already", errBook, d.round)
+		}
+		charged[key] = true
+	}
+	return nil
 }
 
 func parseLine(line string) (d decision, err error) {

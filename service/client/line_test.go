@@ -361,3 +361,20 @@ func TestTasksSpendAtTheSameTime(t *testing.T) {
 		t.Errorf("%d reports of two tasks, the budget is of 20", reserved)
 	}
 }
+
+// Zeros before lines that were stored are damage, and no end of a ledger: a charge would be forgotten.
+func TestZerosBeforeStoredLinesAreDamage(t *testing.T) {
+	all := someDecisions()
+	b := encodeBook(all)
+	first := bytes.Clone(b)
+	first[len(bookHeader)+10] = 0 // in the first line
+	if _, _, _, err := decodeBook(first); !errors.Is(err, errBook) {
+		t.Errorf("the first of %d lines has a zero: %v", len(all), err)
+	}
+	last := bytes.Clone(b) // the lines of one round, which share a sync
+	at := len(encodeBook(all[:len(all)-2]))
+	last[at+10] = 0
+	if got, _, size, err := decodeBook(last); err != nil || len(got) != len(all)-2 || size != at {
+		t.Errorf("the last two lines: %d lines, %d bytes, %v", len(got), size, err)
+	}
+}
