@@ -20,6 +20,7 @@ import (
 type cache struct {
 	base  string        // https address; empty: there is none
 	every time.Duration // directEvery, except in tests
+	held  time.Duration // heldBack, except in tests
 
 	mu    sync.Mutex
 	again time.Time     // not asked before
@@ -32,6 +33,8 @@ const (
 	firstPause  = 5 * time.Second
 	lastPause   = 5 * time.Minute
 	directEvery = 5 * time.Minute
+	// heldBack is how long a round may be open before a cache that does not tell of it holds it back.
+	heldBack = time.Minute
 )
 
 // usable returns the cache's address; empty if it is not to be asked now.
@@ -76,7 +79,7 @@ func (f *Fleet) doubt(ctx context.Context, what string, task [32]byte, round int
 // something; that there is nothing new is taken for a while, and that the task has ended is not.
 func (r *rounds) next(ctx context.Context) (ann wire.Announcement, ok bool, err error) {
 	f, id, wait := r.fleet, r.terms.ID, pollTime
-	var ended bool
+	var ended, none bool
 	if base := f.cache.usable(); base != "" {
 		a, err := f.web.do(ctx, methodGet, base+announcementPath(id, r.last, wait), nil, "", maxAnnouncement, wait)
 		if err == nil {
@@ -91,11 +94,11 @@ func (r *rounds) next(ctx context.Context) (ann wire.Announcement, ok bool, err 
 				return ann, true, nil
 			}
 			f.doubt(ctx, "announcement", id, ann.Round, err)
-		case err == nil && time.Since(r.direct) < f.cache.every:
+		case err == nil && !r.misled && time.Since(r.direct) < f.cache.every:
 			f.cache.good()
 			return ann, false, nil
 		case err == nil:
-			wait = 0
+			none, wait = true, 0
 		case errors.Is(err, errEnded):
 			ended, wait = true, 0
 		default: // also if the coordinator behind it does not lead
@@ -107,6 +110,10 @@ func (r *rounds) next(ctx context.Context) (ann wire.Announcement, ok bool, err 
 		r.direct = time.Now()
 		if ended {
 			f.doubt(ctx, "announcement", id, 0, errors.New("it says that the task has ended, which a coordinator does not say"))
+		}
+		if none && ok && time.Since(time.UnixMilli(ann.Opens)) > f.cache.held {
+			r.misled = true
+			f.doubt(ctx, "announcement", id, ann.Round, fmt.Errorf("it says that there is no round after %d, and %d has been open for long", r.last, ann.Round))
 		}
 	}
 	return ann, ok, err

@@ -212,7 +212,7 @@ func TestClientsBehindABadCache(t *testing.T) {
 				w.WriteHeader(http.StatusNoContent)
 			}
 			return isAnnouncement(r)
-		}, ""},
+		}, "it says that there is no round after"},
 		"forged": {func(_ *cdn, w http.ResponseWriter, r *http.Request) bool {
 			_, _ = w.Write(make([]byte, 300))
 			return true

@@ -24,8 +24,9 @@ func (f *Fleet) BeforeSend(g func()) { f.beforeSend = g }
 // leave, and when it leaves.
 func (f *Fleet) Planned(g func(begun, by, from, at time.Time)) { f.planned = g }
 
-// DirectEvery is how long clients take it from a cache that there is nothing new.
-func (f *Fleet) DirectEvery(d time.Duration) { f.cache.every = d }
+// DirectEvery is how long clients take it from a cache that there is nothing new. Whatever round it does
+// not tell of then, it has held back.
+func (f *Fleet) DirectEvery(d time.Duration) { f.cache.every, f.cache.held = d, 0 }
 
 // Coin is flipped for a large list of receipts.
 func (f *Fleet) Coin(coin func() bool) { f.witness.coin = coin }

@@ -93,7 +93,7 @@ func NewFleet(c JoinConfig, members []Member) (f *Fleet, err error) {
 	f = &Fleet{config: c, counter: &client.Counter{Accountant: c.Accountant}, coin: secure, noise: secure,
 		compute: make(chan struct{}, c.Workers), flight: make(chan struct{}, c.Connections), checking: checking, accepted: accepted,
 		count: snapshot{Reports: map[string]int64{}, Declined: map[client.Cause]int64{}, Refusals: map[wire.Reason]int64{}}}
-	f.cache.base, f.cache.every = c.Cache, directEvery
+	f.cache.base, f.cache.every, f.cache.held = c.Cache, directEvery, heldBack
 	f.coordinators = append([]string{c.Coordinator}, c.Coordinators...)
 	seen := map[wire.ID]bool{}
 	for i, m := range members {

@@ -29,6 +29,7 @@ type rounds struct {
 	making time.Duration  // from the end of an answer's time until reports leave
 	leader atomic.Int32   // index of the coordinator that led the task last
 	direct time.Time      // when a coordinator itself was asked last
+	misled bool           // whether the cache has held a round back: it is not believed any more that there is none
 }
 
 // pollTime is the time for which a coordinator may hold back its answer about the next round.
