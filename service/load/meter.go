@@ -279,7 +279,7 @@ func (m *meter) sendBy(ctx context.Context, c *http.Client, kind string, r fleet
 	answer := &fleet.Response{Status: res.StatusCode, Header: res.Header.Get, Body: res.Body}
 	if res.StatusCode >= 400 {
 		b, _ := io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // half a refusal is counted by its status
-		if kind != poll || res.StatusCode != http.StatusGone { // which says that the task has ended
+		if kind != poll || res.StatusCode != http.StatusGone {   // which says that the task has ended
 			m.refused(kind, res.StatusCode, b)
 		}
 		answer.Body = closing{io.NopCloser(bytes.NewReader(b)), func() { res.Body.Close() }}
