@@ -93,6 +93,23 @@ func (s *Service) checkCharged(ctx context.Context, rec *record) error {
 	return err
 }
 
+// knownCharged is checkCharged for every chunk of a batch: heads only grow, so it asks once.
+func (s *Service) knownCharged(ctx context.Context, name string, rec *record) error {
+	s.mu.Lock()
+	known := s.charged == name
+	s.mu.Unlock()
+	if known {
+		return nil
+	}
+	err := s.checkCharged(ctx, rec)
+	if err == nil {
+		s.mu.Lock()
+		s.charged = name
+		s.mu.Unlock()
+	}
+	return err
+}
+
 // serveLedger takes a signed wire.HeadStatement, and answers with the furthest head.
 func (s *Service) serveLedger(w http.ResponseWriter, r *http.Request) {
 	body, ok := endpoint.ReadBody(w, r, maxSmall)

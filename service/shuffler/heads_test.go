@@ -43,6 +43,8 @@ func TestLedgerHeads(t *testing.T) {
 		}
 		word := n.closed(first)
 		n.refused(wire.OldLedger, Coordinator, "GET", path(first, "/chunks"), nil) // not charged
+		n.refused(wire.OldLedger, Coordinator, "GET", path(first, "/chunks/0"), nil)
+		n.refused(wire.OldLedger, Worker, "GET", path(first, "/chunks/0"), nil) // which may know a key from before
 		if got := tell(w.coordinator, head(1, 7)); got != *head(1, 7) {
 			t.Errorf("kept %+v", got)
 		}

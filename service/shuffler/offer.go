@@ -112,8 +112,8 @@ func (s *Service) serveBlob(w http.ResponseWriter, r *http.Request, kind string,
 		endpoint.Refuse(w, wire.Closed, "the round is destroyed")
 		return
 	}
-	if index < 0 && endpoint.Peer(r) == Coordinator {
-		if err := s.checkCharged(r.Context(), rec); err != nil {
+	if peer := endpoint.Peer(r); peer == Coordinator || peer == Worker {
+		if err := s.knownCharged(r.Context(), name, rec); err != nil {
 			s.refuse(w, err)
 			return
 		}
@@ -135,7 +135,46 @@ type reader struct {
 	held  [][]byte
 	at    int          // stretch of the last held chunk
 	next  uint64       // place in its stream after the held chunks
-	used  atomic.Int64 // time of the last use, in Unix seconds
+	used  atomic.Int64 // time of the last use, in Unix nanoseconds
+	last  int64        // index that was wanted last; Service.mu guards it
+}
+
+// Several may read a batch at a time, each in its own range: a coordinator's workers. Each has a reader of
+// its own, if there are not too many.
+const (
+	mostReaders = 8  // of a batch
+	near        = 32 // chunks from the last wanted one: a reader's caller asks for several at a time
+)
+
+// reader returns the reader of a batch that was nearest to a chunk, or one that begins there.
+func (s *Service) reader(batch string, index int64) *reader {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var best, oldest *reader
+	free := ""
+	for k := range mostReaders {
+		key := batch + "/" + strconv.Itoa(k)
+		r := s.readers[key]
+		switch {
+		case r == nil:
+			free = key
+			continue
+		case max(index-r.last, r.last-index) <= near && (best == nil || max(index-r.last, r.last-index) < max(index-best.last, best.last-index)):
+			best = r
+		}
+		if oldest == nil || r.used.Load() < oldest.used.Load() {
+			oldest = r
+		}
+	}
+	if best == nil && free != "" {
+		best = &reader{}
+		s.readers[free] = best
+	} else if best == nil {
+		best = oldest
+	}
+	best.last = index
+	best.used.Store(time.Now().UnixNano())
+	return best
 }
 
 // stretch is a run of chunks that lie in one stream, in order.
@@ -174,20 +213,37 @@ func (r *reader) chunk(index int64, find func() ([]stretch, error), read func(s 
 	}
 	held, total := append([][]byte(nil), r.held[len(r.held)-keep:]...), 0
 	first, next := index-int64(keep), from
-	for b, err := range read(r.where[at], from) {
-		if err != nil {
-			return nil, err
-		}
-		i, err := strconv.ParseInt(b.suffix[strings.LastIndexByte(b.suffix, '.')+1:], 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("shuffler: a chunk under %q", b.suffix)
-		}
-		if i != first+int64(len(held)) {
-			continue // it comes before the wanted one, or was stored twice
-		}
-		held, next, total = append(held, b.data), b.place+1, total+len(b.data)
-		if total > ahead/2 || i == r.where[at].end-1 {
+	wanted := ahead / 2
+	if from == 0 {
+		// Elsewhere: the chunk is found by its name, and what comes after it may not be wanted.
+		wanted = ahead / 16
+		one := r.where[at]
+		one.filter = strings.TrimSuffix(one.filter, "*") + strconv.FormatInt(index, 10)
+		for b, err := range read(one, 0) {
+			if err != nil {
+				return nil, err
+			}
+			held, next, total = append(held, b.data), b.place+1, len(b.data)
 			break
+		}
+		from = next
+	}
+	if from != 0 && total <= wanted && first+int64(len(held)) < r.where[at].end {
+		for b, err := range read(r.where[at], from) {
+			if err != nil {
+				return nil, err
+			}
+			i, err := strconv.ParseInt(b.suffix[strings.LastIndexByte(b.suffix, '.')+1:], 10, 64)
+			if err != nil {
+				return nil, fmt.Errorf("shuffler: a chunk under %q", b.suffix)
+			}
+			if i != first+int64(len(held)) {
+				continue // it comes before the wanted one, or was stored twice
+			}
+			held, next, total = append(held, b.data), b.place+1, total+len(b.data)
+			if total > wanted || i == r.where[at].end-1 {
+				break
+			}
 		}
 	}
 	if len(held) == keep {
@@ -241,14 +297,7 @@ func (s *Service) blob(ctx context.Context, name string, rec *record, kind strin
 		}
 		return nil, pure.Refuse(wire.Malformed, "the batch has no such part")
 	}
-	s.mu.Lock()
-	at := s.readers[stream+kind]
-	if at == nil {
-		at = &reader{}
-		s.readers[stream+kind] = at
-	}
-	s.mu.Unlock()
-	at.used.Store(time.Now().Unix())
+	at := s.reader(stream+kind, index)
 	b, err := at.chunk(index, func() ([]stretch, error) { return s.stretches(ctx, v, name, rec, kind) },
 		func(w stretch, from uint64) iter.Seq2[blob, error] {
 			return v.blobsFrom(ctx, s.store, w.stream, "out", w.filter, from)

@@ -246,7 +246,7 @@ func (s *Service) forget(now time.Time) {
 		}
 	}
 	for key, r := range s.readers {
-		if now.Unix()-r.used.Load() > 60 {
+		if now.Sub(time.Unix(0, r.used.Load())) > time.Minute {
 			delete(s.readers, key) // its chunks can be read from the store again
 		}
 	}

@@ -127,6 +127,7 @@ type Service struct {
 	mu      sync.Mutex
 	rounds  map[[32]byte]*round
 	readers map[string]*reader // by stream and kind
+	charged string             // name of the round whose charge was seen last
 	waiting sync.Map           // until when a closed round's batch waits (time.Time), by name
 	wake    chan struct{}
 }
