@@ -261,6 +261,9 @@ type Worker struct {
 	// Queue is the cluster in which the coordinator's store is: url and credentials, best of a user of its
 	// own who may do nothing but take items and send results (docs/deploy/GUIDE.md). Required.
 	Queue store.Config `yaml:"queue"`
+	// QueueAPI is where the account of the queue's user has JetStream's API of the coordinator's account:
+	// "riffle.api" in docs/deploy/GUIDE.md. Default "$JS.API", which is right in the coordinator's own account only.
+	QueueAPI string `yaml:"queue-api"`
 	// Ranges is the number of ranges that are opened at a time. Each needs memory for a sum as large as two
 	// models. Default: one per CPU.
 	Ranges int `yaml:"ranges"`

@@ -259,14 +259,14 @@ func (c *Coordinator) workers(path string) error {
 }
 
 func (c *Worker) defaults() {
-	c.Log, c.Admin, c.Drain = "info", workerAdmin, 20*time.Second
+	c.Log, c.Admin, c.Drain, c.QueueAPI = "info", workerAdmin, 20*time.Second, "$JS.API"
 }
 
 func (c *Worker) finish(path string) (err error) {
 	q := &c.Queue
 	at(path, &c.Certificate, &c.CertificateKey, &q.Credentials, &q.TLSCA, &q.TLSCert, &q.TLSKey, &q.Password, &q.Token)
 	atAll(path, c.SealingKeys)
-	q.Domain = "coordinator"
+	q.Domain, q.API = "coordinator", c.QueueAPI
 	switch {
 	case c.Certificate == "" || c.CertificateKey == "" || len(c.SealingKeys) == 0:
 		return Errorf("%s: certificate, certificate-key and sealing-keys are required", path)

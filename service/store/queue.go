@@ -19,7 +19,7 @@ import (
 // given up, and its result says so.
 //
 // A queue q of the domain d owns the streams d_work_q (items, each until it is done) and d_done_q
-// (results, each until Purge). A worker needs no more of the broker than PermittedSubjects names.
+// (results, each until Purge, a week at most). A worker needs no more of the broker than PermittedSubjects names.
 type Queue struct {
 	s    *Store
 	name string
@@ -38,6 +38,10 @@ type QueueConfig struct {
 
 // workers is the name of the consumer that all workers of a queue share.
 const workers = "workers"
+
+// resultsAge is how long a result is kept that no group's Purge removes: whoever may send results may send
+// them under any name. An item whose result is gone is done again.
+const resultsAge = 7 * 24 * time.Hour
 
 const deliveriesKey = "riffle-deliveries"
 
@@ -63,6 +67,7 @@ func (s *Store) Queue(ctx context.Context, name string, c QueueConfig) (*Queue, 
 	q := &Queue{s: s, name: name}
 	work, results := s.base(q.workStream(), q.workSubject(">")), s.base(q.doneStream(), q.doneSubject(">"))
 	work.Retention = jetstream.WorkQueuePolicy
+	results.MaxAge = resultsAge
 	consumer := jetstream.ConsumerConfig{Durable: workers, AckPolicy: jetstream.AckExplicitPolicy, AckWait: c.AckWait, MaxDeliver: -1,
 		MaxAckPending: 1 << 12, Metadata: map[string]string{deliveriesKey: strconv.Itoa(c.Deliveries)}}
 	_, err = retry(ctx, s, func(ctx context.Context) (struct{}, error) {
@@ -107,12 +112,15 @@ func DialQueue(ctx context.Context, c Config, name string) (*Queue, error) {
 func (q *Queue) Close() error { return q.s.Close() }
 
 // PermittedSubjects returns the subjects that a worker of a domain's queue must be allowed to publish
-// to. It subscribes to "_INBOX.>" only.
-func PermittedSubjects(domain, queue string) []string {
+// to, with api the prefix of Config.API. It subscribes to "_INBOX.>" only. Its user must be in an account of
+// its own, to which the store's account exports these subjects as services: in the store's account it
+// would read all answers to the coordinator, and no permission holds for the subject of a reply, so it could
+// have the broker write answers into the ledger, or send them to the API that deletes it.
+func PermittedSubjects(domain, queue, api string) []string {
 	q := &Queue{s: &Store{config: Config{Domain: domain}}, name: queue}
 	return []string{
-		fmt.Sprintf("$JS.API.CONSUMER.INFO.%s.%s", q.workStream(), workers),
-		fmt.Sprintf("$JS.API.CONSUMER.MSG.NEXT.%s.%s", q.workStream(), workers),
+		fmt.Sprintf("%s.CONSUMER.INFO.%s.%s", api, q.workStream(), workers),
+		fmt.Sprintf("%s.CONSUMER.MSG.NEXT.%s.%s", api, q.workStream(), workers),
 		fmt.Sprintf("$JS.ACK.%s.%s.>", q.workStream(), workers),
 		q.doneSubject(">"),
 	}

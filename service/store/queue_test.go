@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -86,6 +88,14 @@ func TestQueue(t *testing.T) {
 	}
 	if got := next(t, r); len(got) != 0 {
 		t.Errorf("%d results twice", len(got))
+	}
+	// Who reads them all anew gets them in parts.
+	few := q.Results("a")
+	few.(*results).enough = MaxBlock + 1
+	for i, want := range []int{3, 1, 1, 0} {
+		if got := next(t, few); len(got) != want {
+			t.Errorf("part %d: %d results, want %d", i, len(got), want)
+		}
 	}
 	items, results, err := s.Queued(t.Context(), "opening")
 	if must(t, err); items != 1 || results != 8 {
@@ -188,14 +198,34 @@ func TestQueueAfterRestart(t *testing.T) {
 	}
 }
 
+// accounts are a broker's: the coordinator's, and the workers' with nothing but what a queue needs.
+const accounts = `listen: "127.0.0.1:-1"
+jetstream: {store_dir: %q, sync_interval: always}
+accounts: {
+  COORDINATOR: {jetstream: enabled, users: [{user: coordinator, password: c}], exports: [
+    {service: "$JS.API.CONSUMER.INFO.coordinator_work_opening.workers", accounts: [WORKERS]},
+    {service: "$JS.API.CONSUMER.MSG.NEXT.coordinator_work_opening.workers", response_type: stream, accounts: [WORKERS]},
+    {service: "$JS.ACK.coordinator_work_opening.workers.>", accounts: [WORKERS]},
+    {service: "coordinator.done.opening.>", accounts: [WORKERS]}]}
+  WORKERS: {users: [{user: worker, password: w, permissions: {publish: [%s], subscribe: ["_INBOX.>"]}}], imports: [
+    {service: {account: COORDINATOR, subject: "$JS.API.CONSUMER.INFO.coordinator_work_opening.workers"}, to: "riffle.api.CONSUMER.INFO.coordinator_work_opening.workers"},
+    {service: {account: COORDINATOR, subject: "$JS.API.CONSUMER.MSG.NEXT.coordinator_work_opening.workers"}, to: "riffle.api.CONSUMER.MSG.NEXT.coordinator_work_opening.workers"},
+    {service: {account: COORDINATOR, subject: "$JS.ACK.coordinator_work_opening.workers.>"}},
+    {service: {account: COORDINATOR, subject: "coordinator.done.opening.>"}}]}
+}
+`
+
 // A worker's user of the broker can take items and send results. It reads and writes nothing else:
-// not the ledger, not the keys, not other queues.
+// not the ledger, not the keys, not other queues, not what the broker answers to the coordinator; and
+// no answer to it goes anywhere but to itself.
 func TestQueueWorkersPermissions(t *testing.T) {
-	own := &server.User{Username: "coordinator", Password: "c"}
-	worker := &server.User{Username: "worker", Password: "w", Permissions: &server.Permissions{
-		Publish: &server.SubjectPermission{Allow: PermittedSubjects("coordinator", "opening")}, Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}}}}
-	broker, err := server.NewServer(&server.Options{ServerName: "external", Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true, JetStream: true,
-		StoreDir: t.TempDir(), SyncAlways: true, JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 1 << 30, Users: []*server.User{own, worker}})
+	own, worker := &server.User{Username: "coordinator", Password: "c"}, &server.User{Username: "worker", Password: "w"}
+	file, allowed := filepath.Join(t.TempDir(), "nats.conf"), PermittedSubjects("coordinator", "opening", "riffle.api")
+	must(t, os.WriteFile(file, fmt.Appendf(nil, accounts, t.TempDir(), `"`+strings.Join(allowed, `", "`)+`"`), 0o600))
+	options, err := server.ProcessConfigFile(file)
+	must(t, err)
+	options.NoLog, options.NoSigs = true, true
+	broker, err := server.NewServer(options)
 	must(t, err)
 	broker.Start()
 	t.Cleanup(func() { broker.Shutdown(); broker.WaitForShutdown() })
@@ -203,7 +233,11 @@ func TestQueueWorkersPermissions(t *testing.T) {
 		t.Fatal("the broker does not start")
 	}
 	as := func(u *server.User) Config {
-		return Config{Domain: "coordinator", URL: broker.ClientURL(), Replicas: 1, User: u.Username, Password: secret(t, u.Password), Timeout: 3 * time.Second}
+		c := Config{Domain: "coordinator", URL: broker.ClientURL(), Replicas: 1, User: u.Username, Password: secret(t, u.Password), Timeout: 3 * time.Second}
+		if u == worker {
+			c.API = "riffle.api"
+		}
+		return c
 	}
 	must(t, Init(t.Context(), as(own)))
 	s := opened(t, as(own))
@@ -228,6 +262,40 @@ func TestQueueWorkersPermissions(t *testing.T) {
 		m, err := far.s.nc.RequestMsg(&nats.Msg{Subject: what, Data: []byte(`{"seq":1}`)}, 300*time.Millisecond)
 		if err == nil {
 			t.Errorf("%s answers a worker: %s", what, m.Data)
+		}
+	}
+	// No permission holds for the subject of a reply: the accounts keep replies apart.
+	inboxes, err := far.s.nc.SubscribeSync("_INBOX.>")
+	must(t, err)
+	must(t, far.s.nc.Flush())
+	revision, err := s.Put(t.Context(), "state", []byte("the coordinator's"), 0)
+	must(t, err)
+	if _, err := s.Get(t.Context(), "state"); err != nil {
+		t.Error(err)
+	}
+	must(t, q.Put(t.Context(), "a.2", []byte("work")))
+	for _, to := range []string{"coordinator.ledger", "coordinator.kv.k.state", "$JS.API.STREAM.PURGE.coordinator_kv", "$JS.API.STREAM.DELETE.coordinator_ledger"} {
+		must(t, far.s.nc.PublishRequest(allowed[0], to, nil))
+		for range 2 { // the item, and that there is none
+			must(t, far.s.nc.PublishRequest(allowed[1], to, []byte(`{"batch":1,"no_wait":true}`)))
+		}
+		must(t, far.s.nc.PublishRequest("coordinator.done.opening.x.y.z.0.0", to, nil))
+	}
+	// What these are answered with has come when later ones are answered.
+	if _, err := far.s.nc.Request(allowed[0], nil, time.Minute); err != nil {
+		t.Error(err)
+	}
+	must(t, q.Purge(t.Context(), "a"))
+	if e, err := s.Get(t.Context(), "state"); err != nil || e.Revision != revision {
+		t.Errorf("a worker has changed a value: %+v, %v", e, err)
+	}
+	for {
+		m, err := inboxes.NextMsg(300 * time.Millisecond)
+		if err != nil {
+			break
+		}
+		if bytes.Contains(m.Data, []byte("coordinator_kv")) || bytes.Contains(m.Data, []byte("coordinator.kv")) {
+			t.Errorf("a worker reads an answer to the coordinator: %s", m.Data)
 		}
 	}
 	if n, err := s.LastEntry(t.Context()); n != 1 || err != nil {

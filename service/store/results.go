@@ -16,8 +16,9 @@ type Result struct {
 // Results reads the results of a group. It is for one goroutine. It is an interface for the same reason as
 // Lease.
 type Results interface {
-	// Next returns the results that became whole since the last call; an item may have several. It reads
-	// up to the last message that the stream's leader has.
+	// Next returns the next results that are whole; an item may have several. It returns before it has read
+	// all if they are large together; it returns none only when it has read up to the last message that the
+	// stream's leader has.
 	Next(ctx context.Context) ([]Result, error)
 	// Settle leaves out what else comes for an item.
 	Settle(item string)
@@ -27,6 +28,7 @@ type results struct {
 	q      *Queue
 	group  string
 	next   uint64 // place in the stream
+	enough int    // enoughResults, except in tests
 	pieces map[string]*pieces
 	past   map[string]bool // items of which no more results are wanted
 }
@@ -41,15 +43,20 @@ type pieces struct {
 // maxPieces bounds the messages of one result: 4 GiB.
 const maxPieces = 1 << 16
 
+// enoughResults is how many bytes of results Next returns at most, but for the last one: a caller that
+// has lost its place reads the results of a whole batch.
+const enoughResults = 32 << 20
+
 // Results reads the results of a group from the first one on.
 func (q *Queue) Results(group string) Results {
-	return &results{q: q, group: group, pieces: map[string]*pieces{}, past: map[string]bool{}}
+	return &results{q: q, group: group, enough: enoughResults, pieces: map[string]*pieces{}, past: map[string]bool{}}
 }
 
 func (r *results) Next(ctx context.Context) (out []Result, err error) {
 	if err := checkSuffix(r.group, false); err != nil {
 		return nil, err
 	}
+	bytes := 0
 	for m, err := range r.q.s.read(ctx, r.q.doneStream(), r.next, r.q.doneSubject(r.group+".>")) {
 		if err != nil {
 			return out, err
@@ -81,6 +88,9 @@ func (r *results) Next(ctx context.Context) (out []Result, err error) {
 			whole = append(whole, p.all[k]...)
 		}
 		out = append(out, Result{Item: item, Data: whole})
+		if bytes += len(whole); bytes >= r.enough {
+			break
+		}
 	}
 	return out, nil
 }

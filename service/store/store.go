@@ -35,6 +35,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,6 +93,9 @@ type Config struct {
 	User     string `yaml:"user"`
 	Password string `yaml:"password"`
 	Token    string `yaml:"token"`
+	// API is the prefix of JetStream's API, for a worker's user in an account of its own, which imports
+	// it from the store's account. Default "$JS.API".
+	API string `yaml:"-"`
 
 	// Timeout limits how long an operation is retried after the loss of a connection or of a
 	// leader. Default 30 s.
@@ -115,7 +119,7 @@ func (c Config) check() (Config, error) {
 		if c.Replicas > 1 {
 			return c, fmt.Errorf("store: %d replicas: an embedded store has one", c.Replicas)
 		}
-		if c.Credentials+c.TLSCA+c.TLSCert+c.TLSKey+c.User+c.Password+c.Token != "" {
+		if c.Credentials+c.TLSCA+c.TLSCert+c.TLSKey+c.User+c.Password+c.Token+c.API != "" {
 			return c, errors.New("store: credentials are for a URL")
 		}
 		c.Replicas = 1
@@ -313,7 +317,7 @@ func connect(ctx context.Context, c Config) (_ *Store, err error) {
 	if s.nc, err = nats.Connect(c.URL, opts...); err != nil {
 		return nil, fmt.Errorf("store: connect to %s: %w", s.where(), err)
 	}
-	s.js, err = jetstream.New(s.nc, jetstream.WithDefaultTimeout(attemptTimeout),
+	s.js, err = jetstream.NewWithAPIPrefix(s.nc, cmp.Or(c.API, jetstream.DefaultAPIPrefix), jetstream.WithDefaultTimeout(attemptTimeout),
 		jetstream.WithPublishAsyncMaxPending(asyncWindow), jetstream.WithPublishAsyncTimeout(attemptTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
