@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/riffle-dp/riffle/protocol/coordinator"
@@ -26,6 +28,9 @@ type Opening struct {
 	Poll time.Duration
 	// Look is how often it is made sure that no range was lost. Default 10 s.
 	Look time.Duration
+	// Alone is how long no tally may come before the coordinator opens ranges itself, until one comes: a
+	// worker may hold a range for ever. Default 10 min.
+	Alone time.Duration
 }
 
 // workQueue holds the ranges that are to be opened, and their tallies; it is a *store.Queue, except in
@@ -41,7 +46,7 @@ func (o *Opening) check() error {
 	if o == nil {
 		return nil
 	}
-	if o.Queue == nil || o.Chunks < 0 || o.Poll < 0 || o.Look < 0 {
+	if o.Queue == nil || o.Chunks < 0 || o.Poll < 0 || o.Look < 0 || o.Alone < 0 {
 		return errors.New("coordinator: opening by workers needs a queue, and no limit below 0")
 	}
 	if o.Poll == 0 {
@@ -49,6 +54,9 @@ func (o *Opening) check() error {
 	}
 	if o.Look == 0 {
 		o.Look = 10 * time.Second
+	}
+	if o.Alone == 0 {
+		o.Alone = 10 * time.Minute
 	}
 	return opener.CheckWorkers(o.Keys)
 }
@@ -157,11 +165,28 @@ func (w *byWorkers) run(ctx context.Context) error {
 				w.warn("waiting", fmt.Errorf("coordinator: no worker has opened a range of round %d for %v, %d of %d are left", w.c.Round, looked.Sub(came).Round(time.Second), left, len(w.order)))
 			}
 		}
+		if waited := time.Since(came); waited >= w.Alone {
+			w.openedHere(fmt.Errorf("coordinator: no tally has come for %v", waited.Round(time.Second)))
+			if err := w.open(ctx, w.first(w.openers())...); err != nil {
+				return err
+			}
+			continue
+		}
 		if !sleep(ctx, w.Poll) {
 			return ctx.Err()
 		}
 	}
 	return nil
+}
+
+// first returns the first n ranges that have no tally.
+func (w *byWorkers) first(n int) (names []string) {
+	for _, name := range w.order {
+		if w.waiting[name] != nil && len(names) < n {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // hand puts a range into the queue, unless it has a tally or is there.
@@ -175,36 +200,44 @@ func (w *byWorkers) hand(ctx context.Context, name string) error {
 		err = w.Queue.Put(ctx, name, signed)
 	}
 	if errors.Is(err, store.ErrTooLarge) || errors.Is(err, envelope.ErrKey) { // a task of a long text, or a key that is gone
-		return w.open(ctx, name, err)
+		w.openedHere(err)
+		return w.open(ctx, name)
 	}
 	return err
 }
 
-// collect adds the tallies that have come.
+// collect adds the tallies that have come, and opens the ranges that workers gave up.
 func (w *byWorkers) collect(ctx context.Context) error {
-	got, err := w.results.Next(ctx)
-	for _, x := range got {
-		o := w.waiting[x.Item]
-		if o == nil {
-			continue // it came before, or is of a range that is not dealt any more
-		}
-		bad := error(nil)
-		if x.Failed != "" {
-			bad = errors.New(x.Failed)
-		} else if p, err := w.dealer.Read(o, x.Data); err != nil {
-			bad = err
-		} else if _, err := w.total.AddPartial(p); err != nil {
-			bad = err
-		}
-		if bad != nil {
-			if err := w.open(ctx, x.Item, bad); err != nil {
-				return err
+	for {
+		got, err := w.results.Next(ctx)
+		var bad []string
+		for _, x := range got {
+			o := w.waiting[x.Item]
+			if o == nil || slices.Contains(bad, x.Item) {
+				continue // it came before, or is of a range that is not dealt any more
 			}
-			continue
+			why := error(nil)
+			if x.Failed != "" {
+				why = errors.New(x.Failed)
+			} else if p, err := w.dealer.Read(o, x.Data); err != nil {
+				why = err
+			} else if _, err := w.total.AddPartial(p); err != nil {
+				why = err
+			}
+			if why != nil {
+				w.openedHere(why)
+				bad = append(bad, x.Item)
+				continue
+			}
+			w.settle(x.Item)
 		}
-		w.settle(x.Item)
+		if err := w.open(ctx, bad...); err != nil {
+			return err
+		}
+		if err != nil || len(got) == 0 {
+			return err
+		}
 	}
-	return err
 }
 
 func (w *byWorkers) settle(name string) {
@@ -212,18 +245,30 @@ func (w *byWorkers) settle(name string) {
 	w.results.Settle(name)
 }
 
-// open opens a range here.
-func (w *byWorkers) open(ctx context.Context, name string, why error) error {
-	o := w.waiting[name]
-	w.warn("a range is opened here, not by a worker", why)
-	p, err := w.opening(w.a, w.c).Range(ctx, w.s.config.Shuffler, o.Size, o.Digests, wire.Opened{Announcement: o.Announcement, From: o.From, To: o.To()})
-	if err != nil {
-		return err
+func (w *byWorkers) openedHere(why error) { w.warn("a range is opened here, not by a worker", why) }
+
+// open opens ranges here, several at a time.
+func (w *byWorkers) open(ctx context.Context, names ...string) error {
+	for chunk := range slices.Chunk(names, w.openers()) {
+		partials, errs := make([]wire.Opened, len(chunk)), make([]error, len(chunk))
+		var wg sync.WaitGroup
+		for i, name := range chunk {
+			o := w.waiting[name]
+			wg.Go(func() {
+				partials[i], errs[i] = w.opening(w.a, w.c).Range(ctx, w.s.config.Shuffler, o.Size, o.Digests, wire.Opened{Announcement: o.Announcement, From: o.From, To: o.To()})
+			})
+		}
+		wg.Wait()
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+		for i, name := range chunk {
+			if _, err := w.total.AddPartial(&partials[i]); err != nil {
+				return fmt.Errorf("%w: %w", batch.ErrLie, err)
+			}
+			w.settle(name)
+		}
 	}
-	if _, err := w.total.AddPartial(&p); err != nil {
-		return fmt.Errorf("%w: %w", batch.ErrLie, err)
-	}
-	w.settle(name)
 	return nil
 }
 

@@ -364,6 +364,8 @@ func TestForgedTallies(t *testing.T) {
 		"nothing":     func(*wire.Opening, *wire.Opened) any { return []byte{} },
 		"no ticket":   func(_ *wire.Opening, p *wire.Opened) any { p.Ticket = [32]byte{}; return p },
 		"more":        func(_ *wire.Opening, p *wire.Opened) any { p.Accepted += 100; return p },
+		"fewer":       func(_ *wire.Opening, p *wire.Opened) any { p.Accepted--; return p },
+		"one more":    func(_ *wire.Opening, p *wire.Opened) any { p.Accepted++; return p },
 		"another sum": func(_ *wire.Opening, p *wire.Opened) any { p.Sum = append(p.Sum, 7); return p },
 		"receipts":    func(_ *wire.Opening, p *wire.Opened) any { p.Receipts = make([]wire.ID, 1); return p },
 		"its range":   func(_ *wire.Opening, p *wire.Opened) any { p.From++; p.To++; return p },
@@ -465,6 +467,29 @@ func TestStrangersInTheQueue(t *testing.T) {
 	w.check(s)
 	if tried.Load() < 3 {
 		t.Errorf("strangers tried %d times", tried.Load())
+	}
+}
+
+// A range that somebody holds for ever, always at work, is opened by the coordinator.
+func TestRangeIsHeld(t *testing.T) {
+	w := newWorld(t, dp.Shuffle, dp.All, small)
+	b := newBench(w, 0, store.QueueConfig{AckWait: 100 * time.Millisecond, Deliveries: 3})
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	held := 0
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			if i, err := b.queue.Pull(ctx); err == nil {
+				defer i.Keep()()
+				held++
+			}
+		}
+	})
+	s := w.run(b.opening(b.queue), func(c *Config) { c.Opening.Alone = 200 * time.Millisecond })
+	cancel()
+	wg.Wait()
+	if w.check(s); held == 0 {
+		t.Error("nothing was held")
 	}
 }
 

@@ -53,7 +53,9 @@ func (r *runner) sumUp(ctx context.Context, a *wire.Announcement, c *wire.RoundC
 	if r.tokens != nil {
 		return r.sumTokens(ctx, a, c)
 	}
-	if r.s.config.Opening != nil && r.t.Record == nil {
+	// What workers have told stays in the queue, so after a total that cannot be the batch's the coordinator
+	// goes on alone.
+	if r.s.config.Opening != nil && r.t.Record == nil && r.attempts == 0 {
 		return r.sumByWorkers(ctx, a, c)
 	}
 	tallies, err := r.newTallies(r.openers())

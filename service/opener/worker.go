@@ -123,6 +123,11 @@ func (w *Worker) item(ctx context.Context, i *store.Item) error {
 	}
 	w.returned.Add(1)
 	stop()
+	if ctx.Err() == nil {
+		// The item goes to another after the queue's AckWait. At once, five workers would use up its
+		// deliveries within seconds, while the shuffler starts again.
+		return w.troubled(err)
+	}
 	return errors.Join(w.troubled(err), i.Return())
 }
 
