@@ -8,8 +8,8 @@ import (
 // packages are the names with which errors of the module's packages begin.
 var packages = []string{"account", "aggregator", "amplify", "audit", "batch", "bhttp", "certificate", "client", "config", "coordinator", "dashboard", "dataset",
 	"document", "dp", "durable", "endpoint", "envelope", "exchange", "experiment", "external", "feature", "figures", "gdp", "kernel", "ledger", "load", "measure", "mechanism", "mnist", "model",
-	"monotone", "opener", "operate", "optimize", "picture", "pine", "plan", "pld", "prio3", "proved", "randomizer", "rdp", "registrar", "relay", "report", "rng", "safetensors", "sample", "seed",
-	"schedule", "shuffler", "simulate", "solve", "statistic", "store", "tail", "token", "train", "vecsum", "wire"}
+	"monotone", "netlab", "opener", "operate", "optimize", "picture", "pine", "plan", "pld", "prio3", "proved", "randomizer", "rdp", "registrar", "relay", "report", "rng", "safetensors", "sample", "seed",
+	"schedule", "shuffler", "simulate", "solve", "statistic", "store", "tail", "token", "tracedisk", "train", "vecsum", "wire"}
 
 // computing are the names of the packages that only compute and belong to no role or
 // configuration. Their names tell a reader nothing, so plainly removes them from the middle of
