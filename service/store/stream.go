@@ -350,8 +350,6 @@ func (s *Store) storedBefore(ctx context.Context, w write) (seq uint64, own bool
 	return got.Sequence, own, nil
 }
 
-const readAhead = 8 << 20 // bytes that a reader may have in flight
-
 // Read yields the messages of a stream in order, from sequence from on (0 and 1: from the
 // first) up to the last one at the time of the call. The filter is a suffix. It may hold the
 // wildcards * (one token) and > (the rest); the empty filter matches all. Read stops at an
@@ -387,105 +385,4 @@ func (s *Store) readAll(ctx context.Context, stream string, from uint64, filters
 			}
 		}
 	}
-}
-
-type sequenced struct {
-	msg jetstream.Msg
-	seq uint64
-}
-
-// read delivers through an ordered consumer, which is made anew after a gap. In a cluster any
-// replica may serve it, even one that is behind; so at what seems to be the end read asks the
-// stream's leader whether there is more.
-func (s *Store) read(ctx context.Context, full string, from uint64, subjects ...string) iter.Seq2[sequenced, error] {
-	return func(yield func(sequenced, error) bool) {
-		what := "read " + full
-		// The number of messages now marks the end.
-		h, err := retry(ctx, s, func(ctx context.Context) (jetstream.Stream, error) { return s.js.Stream(ctx, full) })
-		if err != nil {
-			yield(sequenced{}, s.fail(what, err))
-			return
-		}
-		last := h.CachedInfo().State.LastSeq
-		if last == 0 || from > last {
-			return
-		}
-		c, err := retry(ctx, s, func(ctx context.Context) (jetstream.Consumer, error) {
-			return s.js.OrderedConsumer(ctx, full, jetstream.OrderedConsumerConfig{
-				FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
-				OptStartSeq: max(from, 1), InactiveThreshold: 30 * time.Second})
-		})
-		if err != nil {
-			yield(sequenced{}, s.fail(what, err))
-			return
-		}
-		pending, next := c.CachedInfo().NumPending, max(from, 1)
-		if pending == 0 {
-			if ok, err := s.more(ctx, h, next, last, subjects...); !ok {
-				s.js.DeleteConsumer(ctx, full, c.CachedInfo().Name)
-				if err != nil {
-					yield(sequenced{}, s.fail(what, err))
-				}
-				return
-			}
-		}
-		it, err := c.Messages(jetstream.PullMaxBytes(readAhead))
-		if err != nil {
-			yield(sequenced{}, s.fail(what, err))
-			return
-		}
-		defer func() {
-			it.Stop()
-			// The consumer's own deletion runs in the background and may come too late for
-			// Close.
-			s.js.DeleteConsumer(context.WithoutCancel(ctx), full, c.CachedInfo().Name)
-		}()
-		for {
-			if pending == 0 {
-				ok, err := s.more(ctx, h, next, last, subjects...)
-				if err != nil {
-					yield(sequenced{}, s.fail(what, err))
-				}
-				if !ok || err != nil {
-					return
-				}
-			}
-			wait, cancel := s.patience(ctx)
-			m, err := it.Next(jetstream.NextContext(wait))
-			cancel()
-			if err != nil {
-				yield(sequenced{}, s.fail(what, err))
-				return
-			}
-			meta, err := m.Metadata()
-			if err != nil {
-				yield(sequenced{}, s.fail(what, err))
-				return
-			}
-			if meta.Sequence.Stream > last || !yield(sequenced{m, meta.Sequence.Stream}, nil) || meta.Sequence.Stream == last {
-				return
-			}
-			pending, next = meta.NumPending, meta.Sequence.Stream+1
-		}
-	}
-}
-
-// more asks the stream's leader for a message of one of the subjects whose sequence lies between
-// next and last.
-func (s *Store) more(ctx context.Context, h jetstream.Stream, next, last uint64, subjects ...string) (bool, error) {
-	for _, subject := range subjects {
-		if next > last {
-			return false, nil
-		}
-		m, err := retry(ctx, s, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
-			return h.GetMsg(ctx, next, jetstream.WithGetMsgSubject(subject))
-		})
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			continue
-		}
-		if err != nil || m.Sequence <= last {
-			return err == nil, err
-		}
-	}
-	return false, nil
 }
