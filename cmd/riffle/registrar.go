@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -91,7 +92,7 @@ files, all of them or none. Clients that are enrolled already stay so.`,
 				if err != nil {
 					return usageError(err)
 				}
-				for _, k := range keys {
+				for k := range slices.Chunk(keys, ed25519.PublicKeySize) {
 					q.Add = append(q.Add, k)
 				}
 			}

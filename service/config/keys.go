@@ -1,17 +1,21 @@
 package config
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -230,16 +234,19 @@ func readSecret(path string) ([]byte, error) {
 }
 
 // lines calls f with each line that is not empty and does not begin with #.
-func lines(path string, text []byte, f func(line string) error) error {
-	n := 0
-	for line := range strings.Lines(string(text)) {
-		n++
-		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+func lines(path string, from io.Reader, f func(line string) error) error {
+	in := bufio.NewScanner(from)
+	for n := 1; in.Scan(); n++ {
+		line := strings.TrimSpace(in.Text())
+		if line == "" || line[0] == '#' {
 			continue
 		}
 		if err := f(line); err != nil {
 			return fmt.Errorf("%s: line %d: %w", path, n, err)
 		}
+	}
+	if err := in.Err(); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
 }
@@ -253,7 +260,7 @@ func LoadCredentials(path string) ([]*client.Credential, error) {
 	}
 	var all []*client.Credential
 	seen := map[wire.ID]bool{}
-	err = lines(path, b, func(line string) error {
+	err = lines(path, bytes.NewReader(b), func(line string) error {
 		c, err := client.ParseCredential([]byte(line))
 		if err != nil {
 			return err
@@ -306,27 +313,61 @@ func LoadKeyring(paths []string) (*envelope.Keyring, error) {
 	return envelope.NewKeyring(keys...)
 }
 
-// LoadRoster reads clients' public keys, a line each.
-func LoadRoster(path string) ([]ed25519.PublicKey, error) {
-	b, err := os.ReadFile(path)
+// LoadRoster reads clients' public keys, a line each, and returns them one after the other, 32 bytes
+// each. Of millions of clients it holds little else.
+func LoadRoster(path string) ([]byte, error) {
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
-	var keys []ed25519.PublicKey
-	seen := map[string]bool{}
-	err = lines(path, b, func(line string) error {
-		k, err := client.ParsePublic([]byte(line))
-		if err == nil && seen[string(k)] {
-			err = errors.New("config: the client is listed twice")
-		}
-		if err == nil {
-			seen[string(k)] = true
-			keys = append(keys, k)
-		}
-		return err
-	})
-	if err == nil && len(keys) == 0 {
-		err = fmt.Errorf("config: %s enrols nobody", path)
+	defer f.Close()
+	each := func(use func(key ed25519.PublicKey) error) error {
+		return lines(path, f, func(line string) error {
+			k, err := client.ParsePublic([]byte(line))
+			if err == nil {
+				err = use(k)
+			}
+			return err
+		})
 	}
-	return keys, err
+	var keys []byte
+	if err := each(func(k ed25519.PublicKey) error { keys = append(keys, k...); return nil }); err != nil {
+		return nil, err
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("config: %s enrols nobody", path)
+	}
+	// Clients listed twice have the same beginnings; only who shares a beginning is looked at again.
+	begin := make([]uint64, 0, len(keys)/ed25519.PublicKeySize)
+	for k := range slices.Chunk(keys, ed25519.PublicKeySize) {
+		begin = append(begin, binary.BigEndian.Uint64(k))
+	}
+	slices.Sort(begin)
+	shared := map[uint64]bool{}
+	for i := 1; i < len(begin); i++ {
+		if begin[i] == begin[i-1] {
+			shared[begin[i]] = true
+		}
+	}
+	if len(shared) == 0 {
+		return keys, nil
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	seen := map[string]bool{}
+	err = each(func(k ed25519.PublicKey) error {
+		if !shared[binary.BigEndian.Uint64(k)] {
+			return nil
+		}
+		if seen[string(k)] {
+			return errors.New("config: the client is listed twice")
+		}
+		seen[string(k)] = true
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return keys, nil
 }

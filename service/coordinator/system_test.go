@@ -80,7 +80,7 @@ func newSystem(t *testing.T, trust dp.Trust, p dp.Participation, round time.Dura
 	for range s.n {
 		k := signer(t)
 		s.clients = append(s.clients, k)
-		c.Roster = append(c.Roster, k.Public().(ed25519.PublicKey))
+		c.Roster = append(c.Roster, k.Public().(ed25519.PublicKey)...)
 	}
 	if s.enrols != nil {
 		s.enrols(s, &c)

@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -301,7 +303,7 @@ func (l Loopback) EnrolAll(ctx context.Context) error {
 		return err
 	}
 	var q registrar.Request
-	for _, k := range keys {
+	for k := range slices.Chunk(keys, ed25519.PublicKeySize) {
 		q.Add = append(q.Add, k)
 	}
 	_, err = NewRegistrarClient(c.Operator).Change(ctx, q)

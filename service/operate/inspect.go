@@ -187,8 +187,8 @@ func (n *inspection) shuffler(ctx context.Context, path string, call bool) {
 	switch {
 	case c.Registrar == nil:
 		roster, err := config.LoadRoster(c.Roster)
-		if err == nil && int64(len(roster)) < c.MinReports {
-			err = fmt.Errorf("%s enrols %d clients, n-min is %d", c.Roster, len(roster), c.MinReports)
+		if err == nil && int64(len(roster)/ed25519.PublicKeySize) < c.MinReports {
+			err = fmt.Errorf("%s enrols %d clients, n-min is %d", c.Roster, len(roster)/ed25519.PublicKeySize, c.MinReports)
 		}
 		n.wrong("roster", err)
 	case c.Registrar.URL == "":

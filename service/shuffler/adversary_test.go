@@ -362,8 +362,8 @@ func TestNewRefuses(t *testing.T) {
 		"no store":       func(c *Config) { c.Store = nil },
 		"no floor":       func(c *Config) { c.MinReports = 0 },
 		"a floor above":  func(c *Config) { c.MinReports = 4 },
-		"enrolled twice": func(c *Config) { c.Roster[1] = c.Roster[0] },
-		"a torn client":  func(c *Config) { c.Roster[1] = c.Roster[0][:5] },
+		"enrolled twice": func(c *Config) { copy(c.Roster[32:], c.Roster[:32]) },
+		"a torn client":  func(c *Config) { c.Roster = c.Roster[:37] },
 		"below 0":        func(c *Config) { c.Poll = -1 },
 	} {
 		c := w.config()

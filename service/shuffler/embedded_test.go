@@ -19,12 +19,18 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
+// soakChild is what the test binary is instead in a process of a soak test.
+var soakChild func()
+
 func TestMain(m *testing.M) {
 	if os.Getenv(loadChild) != "" {
 		loadMain()
 	}
 	if os.Getenv(nodeChild) != "" {
 		nodeMain()
+	}
+	if soakChild != nil {
+		soakChild()
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -33,6 +39,12 @@ func TestMain(m *testing.M) {
 func disk(t testing.TB) (*store.Store, string) {
 	t.Helper()
 	dir := t.TempDir()
+	return stored(t, dir), dir
+}
+
+// stored is a new embedded store in a directory, closed with the test.
+func stored(t testing.TB, dir string) *store.Store {
+	t.Helper()
 	c := store.Config{Domain: "shuffler", Dir: dir}
 	if err := store.Init(context.Background(), c); err != nil {
 		t.Fatal(err)
@@ -46,7 +58,7 @@ func disk(t testing.TB) (*store.Store, string) {
 			t.Error(err)
 		}
 	})
-	return s, dir
+	return s
 }
 
 // find returns the files below dir that hold one of the markers.
@@ -167,7 +179,7 @@ func TestFrontendsShareAStore(t *testing.T) {
 	worker := w.start(c)
 	c.Roster = nil
 	for _, k := range w.clients {
-		c.Roster = append(c.Roster, k.Public().(ed25519.PublicKey))
+		c.Roster = append(c.Roster, k.Public().(ed25519.PublicKey)...)
 	}
 	c.FrontendOnly = true
 	fronts := []*node{w.start(c), w.start(c)}

@@ -80,7 +80,7 @@ func (w *world) config() Config {
 		Aggregator: []wire.Key{w.second.Public}, MinReports: w.min, Store: &memory{state: w.state}, Poll: 100 * time.Millisecond,
 		Lease: time.Second, CountReports: w.counts}
 	for _, k := range w.clients {
-		c.Roster = append(c.Roster, public(k))
+		c.Roster = append(c.Roster, public(k)...)
 	}
 	return c
 }

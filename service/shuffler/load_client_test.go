@@ -42,19 +42,33 @@ func load(address, mode, file, bytes string) error {
 	}
 	l := &loader{address: address, mode: mode, n: int64(size)}
 	if file != "" {
-		if l.file, err = os.Open(file); err != nil {
+		f, err := os.Open(file)
+		if err != nil {
 			return err
 		}
-		defer l.file.Close()
-		info, err := l.file.Stat()
+		defer f.Close()
+		info, err := f.Stat()
 		if err != nil {
 			return err
 		}
 		l.size, l.n = size, info.Size()/int64(size)
+		l.report = func(i int64, body []byte) error {
+			_, err := f.ReadAt(body, i*int64(size))
+			return err
+		}
 	}
+	if err := l.run(512); err != nil {
+		return err
+	}
+	_, err = fmt.Println(l.sent.Load(), l.received.Load())
+	return err
+}
+
+// run sends all over so many connections at a time.
+func (l *loader) run(connections int) error {
 	failed := make(chan error, 1)
 	var wg sync.WaitGroup
-	for i := range 512 {
+	for i := range connections {
 		wg.Go(func() {
 			if err := l.work(i); err != nil {
 				select {
@@ -69,15 +83,14 @@ func load(address, mode, file, bytes string) error {
 	case err := <-failed:
 		return err
 	default:
-		_, err := fmt.Println(l.sent.Load(), l.received.Load())
-		return err
+		return nil
 	}
 }
 
-// loader sends the reports of a file, or bytes.
+// loader sends reports, or bytes.
 type loader struct {
 	address, mode string
-	file          *os.File // nil: single bytes
+	report        func(i int64, body []byte) error // writes report i; nil: single bytes are sent
 	size          int
 	n             int64
 	next          atomic.Int64
@@ -125,7 +138,7 @@ func (l *loader) work(i int) error {
 	}
 	request := []byte{1}
 	var body []byte
-	if l.file != nil {
+	if l.report != nil {
 		request = fmt.Appendf(nil, "POST /v1/report HTTP/1.1\r\nHost: riffle\r\nContent-Length: %d\r\n\r\n", l.size)
 		head := len(request)
 		request = append(request, make([]byte, l.size)...)
@@ -143,7 +156,7 @@ func (l *loader) work(i int) error {
 			in = bufio.NewReader(c)
 		}
 		if body != nil {
-			if _, err := l.file.ReadAt(body, i64*int64(l.size)); err != nil {
+			if err := l.report(i64, body); err != nil {
 				return err
 			}
 		}

@@ -1,6 +1,8 @@
 package shuffler
 
 import (
+	"encoding/binary"
+	"math/bits"
 	"sync"
 	"time"
 
@@ -12,11 +14,44 @@ import (
 // with a pass are from its client. Passes are in memory only. A client is a stranger until its
 // report is opened if it shows no pass, or if this process has not seen its session, as after
 // a restart or at another frontend.
+//
+// They are a table of places in the roster, open to all clients from the start: with millions of them
+// a map would take four times the memory, and twice that while it grows.
 type passes struct {
-	mu     sync.Mutex
-	places map[wire.ID]int32
-	busy   map[int32]int // number of reports being received, by place
+	mu    sync.Mutex
+	busy  map[int32]int // number of reports being received, by place
+	of    []uint64      // a pass's first 8 bytes by place; 0: none. A stranger cannot guess one of them.
+	slots []uint32      // a place plus 1, or 0, in the first free slot from that which the pass's leading bits name
+	shift int
 }
+
+// room makes the table for n clients. The caller holds the lock.
+func (p *passes) room(n int) {
+	width := bits.Len(uint(max(1, n+n/2)))
+	p.of, p.slots, p.shift = make([]uint64, n), make([]uint32, 1<<width), 64-width
+}
+
+// at returns the slot of a pass, or the free one where it belongs.
+func (p *passes) at(pass uint64) int {
+	for i := int(pass >> p.shift); ; i = (i + 1) & (len(p.slots) - 1) {
+		if place := p.slots[i]; place == 0 || p.of[place-1] == pass {
+			return i
+		}
+	}
+}
+
+// remove frees a slot, and moves those behind it that belong further ahead.
+func (p *passes) remove(free int) {
+	last := len(p.slots) - 1
+	for i := (free + 1) & last; p.slots[i] != 0; i = (i + 1) & last {
+		if home := int(p.of[p.slots[i]-1] >> p.shift); (i-home)&last >= (i-free)&last {
+			p.slots[free], free = p.slots[i], i
+		}
+	}
+	p.slots[free] = 0
+}
+
+func short(pass wire.ID) uint64 { return binary.BigEndian.Uint64(pass[:]) }
 
 // mostAtOnce is how many of a client's reports of a round are received at a time: the
 // report, and its repetition if the client has had no answer.
@@ -33,9 +68,14 @@ func (p *passes) admit(header []byte) (place int32, ok bool, err error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if place, ok = p.places[*h.Pass]; !ok {
+	if p.of == nil || short(*h.Pass) == 0 {
 		return 0, false, nil
 	}
+	found := p.slots[p.at(short(*h.Pass))]
+	if found == 0 {
+		return 0, false, nil
+	}
+	place = int32(found - 1)
 	if p.busy[place] >= mostAtOnce {
 		return 0, false, errBusy
 	}
@@ -54,13 +94,22 @@ func (p *passes) leave(place int32) {
 	}
 }
 
-func (p *passes) add(pass wire.ID, place int32) {
+// add notes the pass of the client at a place, of n clients, in place of an earlier one.
+func (p *passes) add(pass wire.ID, place int32, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.places == nil {
-		p.places = map[wire.ID]int32{}
+	if p.of == nil {
+		p.room(n)
 	}
-	p.places[pass] = place
+	next, before := short(pass), p.of[place]
+	if next == before || next == 0 || p.slots[p.at(next)] != 0 {
+		return // known, or, once in 2^64, another client's: then this one is taken for a stranger
+	}
+	if before != 0 {
+		p.remove(p.at(before))
+	}
+	p.of[place] = next
+	p.slots[p.at(next)] = uint32(place) + 1
 }
 
 // noteSession notes when a client's session ends, and adds its pass to the open rounds.
@@ -96,6 +145,6 @@ func (s *Service) learnPass(r *round, id wire.ID, end int64) {
 		return // the session ends before the round does
 	}
 	if place, _, ok := r.roster.find(id); ok {
-		r.passes.add(one.key(s.config.Population, id, end).Pass(r.digest), int32(place))
+		r.passes.add(one.key(s.config.Population, id, end).Pass(r.digest), int32(place), len(r.roster.ids))
 	}
 }

@@ -5,7 +5,6 @@ package shuffler
 import (
 	"bufio"
 	"context"
-	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,9 +36,13 @@ func quotaConfig(t *testing.T, expires int64, clients int) (*world, Config) {
 	c := w.config()
 	for i := range clients {
 		key := sha256.Sum256(binary.LittleEndian.AppendUint64(nil, uint64(i)))
-		c.Roster = append(c.Roster, ed25519.PublicKey(key[:]))
+		c.Roster = append(c.Roster, key[:]...)
 	}
-	c.Bucket, c.Poll, c.Lease, c.BlockWait = 8_000_000, 50*time.Millisecond, 15*time.Second, 10*time.Millisecond
+	c.Bucket = 8_000_000
+	if n, err := strconv.ParseInt(os.Getenv("RIFFLE_BUCKET"), 10, 64); err == nil {
+		c.Bucket = n
+	}
+	c.Poll, c.Lease, c.BlockWait = 50*time.Millisecond, 15*time.Second, 10*time.Millisecond
 	return w, c
 }
 
@@ -55,6 +59,7 @@ func TestCloserChild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	debug.SetGCPercent(200) // as riffle serve shuffler does
 	w, c := quotaConfig(t, expires, clients)
 	c.Store = on(t, store.Config{Domain: "shuffler", URL: f[1], Replicas: 1, Timeout: time.Minute})
 	c.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -76,7 +81,8 @@ func TestCloserChild(t *testing.T) {
 }
 
 // TestClosingUnderQuota closes a round by one process and by two, each held to a quarter of a core by a
-// cgroup, and tells how long it takes. RIFFLE_REPORTS is the number of reports.
+// cgroup, and tells how long it takes. RIFFLE_REPORTS is the number of reports, RIFFLE_BUCKET what a bucket
+// may take, in bytes.
 func TestClosingUnderQuota(t *testing.T) {
 	group := filepath.Join("/sys/fs/cgroup/cpu", fmt.Sprintf("riffle-close-%d", os.Getpid()))
 	if err := os.Mkdir(group, 0o755); err != nil {

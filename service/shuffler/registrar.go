@@ -214,12 +214,8 @@ func readMembers(ctx context.Context, from interface {
 	if err != nil {
 		return nil, err
 	}
-	var keys []ed25519.PublicKey
-	for ; len(b) >= ed25519.PublicKeySize; b = b[ed25519.PublicKeySize:] {
-		keys = append(keys, b[:ed25519.PublicKeySize])
-	}
-	r, err := newRoster(keys)
-	if err == nil && (len(b) != 0 || r.digest != digest) {
+	r, err := newRoster(b)
+	if err == nil && r.digest != digest {
 		err = errors.New("shuffler: a stored roster is not what its name says")
 	}
 	return r, err

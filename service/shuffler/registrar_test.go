@@ -243,7 +243,7 @@ func TestForgedRostersAreNotTaken(t *testing.T) {
 		n.taken(6)
 		// The shuffler's operator cannot enrol with a roster of its own either.
 		c := g.config()
-		c.Roster = []ed25519.PublicKey{public(w.clients[0]), public(w.clients[1])}
+		c.Roster = slices.Concat(public(w.clients[0]), public(w.clients[1]))
 		if _, err := New(c); err == nil {
 			t.Error("a roster besides the registrar's")
 		}

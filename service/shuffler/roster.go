@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"sort"
 	"sync/atomic"
 
 	"github.com/riffle-dp/riffle/protocol/wire"
@@ -28,22 +29,21 @@ type roster struct {
 	shift  int
 }
 
-func newRoster(keys []ed25519.PublicKey) (*roster, error) {
-	r := &roster{ids: make([]wire.ID, len(keys)), keys: make([]byte, ed25519.PublicKeySize*len(keys))}
-	order := make([]int, len(keys))
-	ids := make([]wire.ID, len(keys))
-	for i, k := range keys {
-		if len(k) != ed25519.PublicKeySize {
-			return nil, fmt.Errorf("shuffler: client %d of the roster has a key of %d bytes", i, len(k))
-		}
-		ids[i], order[i] = wire.ClientID(k), i
+// newRoster takes the memory of the keys, 32 bytes each, and puts them in order there: at millions of
+// clients a second copy would be most of what a process has.
+func newRoster(keys []byte) (*roster, error) {
+	n := len(keys) / ed25519.PublicKeySize
+	if n*ed25519.PublicKeySize != len(keys) {
+		return nil, fmt.Errorf("shuffler: a roster of %d bytes, a key has %d", len(keys), ed25519.PublicKeySize)
 	}
-	slices.SortFunc(order, func(a, b int) int { return bytes.Compare(ids[a][:], ids[b][:]) })
-	for to, from := range order {
-		r.ids[to] = ids[from]
-		copy(r.keys[to*ed25519.PublicKeySize:], keys[from])
-		if to > 0 && r.ids[to] == r.ids[to-1] {
-			return nil, fmt.Errorf("shuffler: client %d of the roster is enrolled twice", from)
+	r := &roster{ids: make([]wire.ID, n), keys: keys}
+	for i := range r.ids {
+		r.ids[i] = wire.ClientID(r.key(i))
+	}
+	sort.Sort(byID{r})
+	for i := 1; i < n; i++ {
+		if r.ids[i] == r.ids[i-1] {
+			return nil, fmt.Errorf("shuffler: a client of the roster is enrolled twice: %x", r.key(i))
 		}
 	}
 	r.digest, r.sessionEnds = wire.RosterDigest(r.ids), make([]atomic.Int64, len(r.ids))
@@ -60,6 +60,22 @@ func newRoster(keys []ed25519.PublicKey) (*roster, error) {
 	return r, nil
 }
 
+// byID sorts a roster.
+type byID struct{ *roster }
+
+func (b byID) Len() int           { return len(b.ids) }
+func (b byID) Less(i, j int) bool { return bytes.Compare(b.ids[i][:], b.ids[j][:]) < 0 }
+func (b byID) Swap(i, j int) {
+	b.ids[i], b.ids[j] = b.ids[j], b.ids[i]
+	x, y := (*[ed25519.PublicKeySize]byte)(b.key(i)), (*[ed25519.PublicKeySize]byte)(b.key(j))
+	*x, *y = *y, *x
+}
+
+// key returns the public key of the client at a place.
+func (r *roster) key(i int) ed25519.PublicKey {
+	return r.keys[i*ed25519.PublicKeySize : (i+1)*ed25519.PublicKeySize : (i+1)*ed25519.PublicKeySize]
+}
+
 func (r *roster) leading(id wire.ID) uint64 { return binary.BigEndian.Uint64(id[:]) >> r.shift }
 
 // find returns a client's place and key.
@@ -71,7 +87,7 @@ func (r *roster) find(id wire.ID) (int, ed25519.PublicKey, bool) {
 		return 0, nil, false
 	}
 	i += from
-	return i, r.keys[i*ed25519.PublicKeySize : (i+1)*ed25519.PublicKeySize], true
+	return i, r.key(i), true
 }
 
 // clone returns a roster of the same clients, for another statement.

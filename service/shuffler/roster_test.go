@@ -3,6 +3,7 @@ package shuffler
 import (
 	"crypto/ed25519"
 	"crypto/rand"
+	"slices"
 	"testing"
 
 	"github.com/riffle-dp/riffle/protocol/wire"
@@ -15,7 +16,7 @@ func TestRosterFindsItsClients(t *testing.T) {
 			keys[i] = make([]byte, ed25519.PublicKeySize) // any bytes make an id
 			rand.Read(keys[i])
 		}
-		r, err := newRoster(keys)
+		r, err := newRoster(slices.Concat(asBytes(keys)...))
 		if err != nil {
 			t.Fatal(err)
 		}

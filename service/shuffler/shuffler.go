@@ -48,9 +48,9 @@ const (
 // Config has the decisions of the shuffler's operator.
 type Config struct {
 	Population wire.ID // Required.
-	// Roster holds the enrolled clients' signing keys, in any order. Required, unless there is a
+	// Roster holds the enrolled clients' signing keys, 32 bytes each, in any order. New takes the memory. Required, unless there is a
 	// Registrar.
-	Roster    []ed25519.PublicKey
+	Roster    []byte
 	Registrar *Registrar
 	// Operator signs the enrolment and the statements on closed rounds. Required.
 	Operator ed25519.PrivateKey
@@ -147,8 +147,8 @@ func New(c Config) (*Service, error) {
 		return nil, errors.New("shuffler: a roster besides the registrar's")
 	case c.Registrar != nil && c.Operator.Public().(ed25519.PublicKey).Equal(c.Registrar.Key):
 		return nil, errors.New("shuffler: registrar and shuffler's operator have the same key: that operator could enrol anybody")
-	case c.MinReports < 1 || c.Registrar == nil && c.MinReports > int64(len(c.Roster)):
-		return nil, fmt.Errorf("shuffler: n-min = %d must be at least 1 and at most the %d enrolled", c.MinReports, len(c.Roster))
+	case c.MinReports < 1 || c.Registrar == nil && c.MinReports > int64(len(c.Roster)/ed25519.PublicKeySize):
+		return nil, fmt.Errorf("shuffler: n-min = %d must be at least 1 and at most the %d enrolled", c.MinReports, len(c.Roster)/ed25519.PublicKeySize)
 	case c.Limits.MinDuration < 0 || c.Limits.MaxDuration < 0 || c.Limits.MaxReport < 0 || c.Validity < 0 ||
 		c.BlockWait < 0 || c.Poll < 0 || c.Lease < 0 || c.Bucket < 0 || c.InFlight < 0 || c.Keep < 0 || c.MostOpen < 0:
 		return nil, errors.New("shuffler: a limit below 0")
