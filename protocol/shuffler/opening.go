@@ -31,6 +31,11 @@ type Limits struct {
 	MaxReport int64
 }
 
+// opensAhead is how far the coordinator's clock may be ahead of the shuffler's when a round opens. Clients
+// whose policy says nothing else decline what is further ahead, and a round that all have
+// declined would stay open until its deadline, hours later.
+const opensAhead = 2 * time.Minute
+
 // CountsOn returns how many clients of a round's roster must still be enrolled when the round
 // closes, or it is void: the number by which its charge counts on the chance that a client is in
 // it (protocol/coordinator/rosters.md). It is 0 in Once, whose charge counts on no chance.
@@ -66,6 +71,8 @@ func CheckOpening(ann wire.Announcement, e wire.Enrolment, last int64, now time.
 		return Refuse(wire.Closed, "round %d is not above the task's last, %d", ann.Round, last)
 	case deadline.Sub(now) < l.MinDuration || deadline.Sub(now) > l.MaxDuration:
 		return Refuse(wire.Refused, "the deadline must lie %v to %v ahead", l.MinDuration, l.MaxDuration)
+	case time.UnixMilli(ann.Opens).Sub(now) > opensAhead:
+		return Refuse(wire.Refused, "it opens in %v, at most %v are taken: are the clocks right?", time.UnixMilli(ann.Opens).Sub(now).Round(time.Second), opensAhead)
 	case time.UnixMilli(ann.Opens).After(deadline.Add(-l.MinDuration)):
 		return Refuse(wire.Refused, "open for less than %v", l.MinDuration)
 	case ann.ReportBytes < 1:

@@ -53,6 +53,7 @@ func TestOpeningIsChecked(t *testing.T) {
 		"too short":             {func(a *wire.Announcement) { a.Deadline = now.Add(900 * time.Millisecond).UnixMilli() }, 0, wire.Refused},
 		"over already":          {func(a *wire.Announcement) { a.Deadline = now.UnixMilli() - 1 }, 0, wire.Refused},
 		"too long":              {func(a *wire.Announcement) { a.Deadline = now.Add(61 * time.Minute).UnixMilli() }, 0, wire.Refused},
+		"a fast clock":          {func(a *wire.Announcement) { a.Opens += 121_000; a.Deadline += 121_000 }, 0, wire.Refused},
 		"opens at the end":      {func(a *wire.Announcement) { a.Opens = a.Deadline - 500 }, 0, wire.Refused},
 		"no parts":              {func(a *wire.Announcement) { a.ReportBytes = 0 }, 0, wire.Malformed},
 		"too large":             {func(a *wire.Announcement) { a.ReportBytes = 1001 }, 0, wire.Refused},

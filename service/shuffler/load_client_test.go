@@ -89,7 +89,7 @@ func (l *loader) run(connections int) error {
 
 // loader sends reports, or bytes.
 type loader struct {
-	address, mode string
+	address, mode string // addresses are separated by commas
 	report        func(i int64, body []byte) error // writes report i; nil: single bytes are sent
 	size          int
 	n             int64
@@ -124,7 +124,8 @@ const sources = 16
 // dial connects from the address of worker i.
 func (l *loader) dial(i int, c *tls.Config) (*tls.Conn, error) {
 	from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, byte(i%sources), 1)}}
-	bare, err := from.Dial("tcp", l.address)
+	to := strings.Split(l.address, ",")
+	bare, err := from.Dial("tcp", to[i%len(to)])
 	if err != nil {
 		return nil, err
 	}

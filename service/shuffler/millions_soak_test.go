@@ -124,6 +124,29 @@ func (m *millions) mechanism(announcement [32]byte) (randomizer.Mechanism, error
 	return randomizer.ForRound(own, announcement), nil
 }
 
+// reporter makes reports of clients whose keys are millionKey's.
+type reporter struct {
+	ann     wire.Announcement
+	digest  [32]byte
+	seal    wire.Key
+	master  *master
+	expires int64
+}
+
+func (r reporter) report(i int64, content []byte) ([]byte, error) {
+	part, err := envelope.SealPart(r.ann.Coordinator, envelope.Coordinator, r.digest, content)
+	if err != nil {
+		return nil, err
+	}
+	key := millionKey(i)
+	id := wire.ClientID(key[:])
+	report := &wire.Report{Announcement: r.digest, Client: id, ID: reportID(int(i), 0), Part: part}
+	session := wire.Session{Expires: r.expires, Key: r.master.key(wire.ID{7}, id, r.expires)}
+	wire.Authenticate(report, session)
+	pass := session.Key.Pass(r.digest)
+	return envelope.SealReport(r.seal, report, &pass)
+}
+
 // send sends each client's report, and adds up what they say.
 func (m *millions) send() error {
 	ann, err := wire.Decode[wire.Announcement](m.Announcement)
@@ -139,7 +162,7 @@ func (m *millions) send() error {
 	if err != nil {
 		return err
 	}
-	one := newMaster(m.Master)
+	from := reporter{ann: ann, digest: digest, seal: seal, master: newMaster(m.Master), expires: m.Expires}
 	size, err := envelope.ReportSize(wire.X25519, ann.PartBytes(), 0)
 	if err != nil {
 		return err
@@ -157,7 +180,7 @@ func (m *millions) send() error {
 		tallies <- all[i]
 	}
 	l.report = func(i int64, body []byte) error {
-		key, seed := millionKey(i), millionSeed(i)
+		seed := millionSeed(i)
 		d := sha256.Sum256(seed[:])
 		r := own.NewReport()
 		if err := randomizer.DecodeReport(seed[:], own, r); err != nil {
@@ -169,16 +192,7 @@ func (m *millions) send() error {
 		mu.Lock()
 		xor(&sum, d)
 		mu.Unlock()
-		part, err := envelope.SealPart(ann.Coordinator, envelope.Coordinator, digest, seed[:])
-		if err != nil {
-			return err
-		}
-		id := wire.ClientID(key[:])
-		report := &wire.Report{Announcement: digest, Client: id, ID: reportID(int(i), 0), Part: part}
-		session := wire.Session{Expires: m.Expires, Key: one.key(wire.ID{7}, id, m.Expires)}
-		wire.Authenticate(report, session)
-		pass := session.Key.Pass(digest)
-		sealed, err := envelope.SealReport(seal, report, &pass)
+		sealed, err := from.report(i, seed[:])
 		if err != nil {
 			return err
 		}

@@ -6,9 +6,11 @@ import (
 	"bufio"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -23,6 +25,7 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	pure "github.com/riffle-dp/riffle/protocol/shuffler"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/endpoint"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
@@ -35,7 +38,7 @@ func quotaConfig(t *testing.T, expires int64, clients int) (*world, Config) {
 	w.clients = nil
 	c := w.config()
 	for i := range clients {
-		key := sha256.Sum256(binary.LittleEndian.AppendUint64(nil, uint64(i)))
+		key := millionKey(int64(i))
 		c.Roster = append(c.Roster, key[:]...)
 	}
 	c.Bucket = 8_000_000
@@ -84,19 +87,7 @@ func TestCloserChild(t *testing.T) {
 // cgroup, and tells how long it takes. RIFFLE_REPORTS is the number of reports, RIFFLE_BUCKET what a bucket
 // may take, in bytes.
 func TestClosingUnderQuota(t *testing.T) {
-	group := filepath.Join("/sys/fs/cgroup/cpu", fmt.Sprintf("riffle-close-%d", os.Getpid()))
-	if err := os.Mkdir(group, 0o755); err != nil {
-		t.Skipf("no cgroup can be made: %v", err)
-	}
-	defer func() { // the processes have ended
-		own, err := filepath.Glob(group + "*")
-		for _, dir := range own {
-			err = errors.Join(err, os.Remove(dir))
-		}
-		if err != nil {
-			t.Error(err)
-		}
-	}()
+	group := quotaGroup(t)
 	clients := 200_000
 	if n, err := strconv.Atoi(os.Getenv("RIFFLE_REPORTS")); err == nil {
 		clients = n
@@ -106,6 +97,39 @@ func TestClosingUnderQuota(t *testing.T) {
 		t.Run(fmt.Sprint(processes), func(t *testing.T) { took[processes] = closeUnderQuota(t, group, processes, clients) })
 	}
 	t.Logf("%d reports: one process %v, two %v: %.2f times as fast", clients, took[1], took[2], took[1].Seconds()/took[2].Seconds())
+}
+
+// quotaGroup returns what the names of the test's cgroups begin with, and removes them in the end.
+func quotaGroup(t *testing.T) string {
+	group := filepath.Join("/sys/fs/cgroup/cpu", fmt.Sprintf("riffle-quota-%d", os.Getpid()))
+	if err := os.Mkdir(group, 0o755); err != nil {
+		t.Skipf("no cgroup can be made: %v", err)
+	}
+	t.Cleanup(func() { // the processes have ended
+		own, err := filepath.Glob(group + "*")
+		for _, dir := range own {
+			err = errors.Join(err, os.Remove(dir))
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	return group
+}
+
+// quotaCluster starts three servers that write to memory, so that it is the processes that are measured
+// and not a disk.
+func quotaCluster(t *testing.T, group string) store.Config {
+	dir, err := os.MkdirTemp("/dev/shm", "riffle-quota-")
+	if err != nil {
+		t.Skipf("no directory in memory: %v", err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	where, nodes := cluster(t, dir, 3, 1)
+	for _, cmd := range nodes {
+		limit(t, group, cmd.Process.Pid, map[string]string{"cpu.shares": "20000"})
+	}
+	return where
 }
 
 // limit puts a process into a group of its own with these settings.
@@ -124,16 +148,7 @@ func limit(t *testing.T, group string, pid int, settings map[string]string) {
 }
 
 func closeUnderQuota(t *testing.T, group string, processes, clients int) time.Duration {
-	// The servers write to memory, so that it is the processes that are measured and not a disk.
-	dir, err := os.MkdirTemp("/dev/shm", "riffle-close-")
-	if err != nil {
-		t.Skipf("no directory in memory: %v", err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	where, nodes := cluster(t, dir, 3, 1)
-	for _, cmd := range nodes {
-		limit(t, group, cmd.Process.Pid, map[string]string{"cpu.shares": "20000"})
-	}
+	where := quotaCluster(t, group)
 	expires := time.Now().Add(24 * time.Hour).Unix()
 	w, c := quotaConfig(t, expires, clients)
 	c.FrontendOnly, c.Store = true, on(t, where)
@@ -215,4 +230,155 @@ func closeUnderQuota(t *testing.T, group string, processes, clients int) time.Du
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+// frontendEnv makes the test binary a frontend: when its keys expire, the servers, and the number of clients.
+const frontendEnv = "RIFFLE_SHUFFLER_FRONTEND"
+
+func TestFrontendChild(t *testing.T) {
+	f := strings.Split(os.Getenv(frontendEnv), "|")
+	if len(f) != 3 {
+		t.Skip("a part of TestFrontendsUnderQuota")
+	}
+	expires, err := strconv.ParseInt(f[0], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients, err := strconv.Atoi(f[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	debug.SetGCPercent(200)
+	w, c := quotaConfig(t, expires, clients)
+	c.FrontendOnly, c.Store = true, on(t, store.Config{Domain: "shuffler", URL: f[1], Replicas: 1, Timeout: time.Minute})
+	n := w.start(c)
+	end := n.sessionEnd(time.Now().Unix())
+	for i := range clients { // as an answer to a request for a session does
+		key := millionKey(int64(i))
+		n.noteSession(wire.ClientID(key[:]), end)
+	}
+	cert, key, _, err := endpoint.GenerateCertificate([]string{"localhost"}, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forClients, _ := n.Handlers()
+	server, err := endpoint.NewServer(endpoint.ServerConfig{Name: "reports", Address: "127.0.0.1:0", Certificate: pair, Handler: forClients,
+		Share: 1, Tickets: n.TicketKeys, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- server.Run(ctx) }()
+	fmt.Printf("\nlistens %s\n", server.Address)
+	_, _ = os.Stdin.Read(make([]byte, 1)) // until the parent closes it
+	cancel()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	n.stop()
+}
+
+// TestFrontendsUnderQuota sends reports to one frontend and to two, each held to a quarter of a core by a
+// cgroup, and tells how long it takes. RIFFLE_REPORTS is the number of reports.
+func TestFrontendsUnderQuota(t *testing.T) {
+	group := quotaGroup(t)
+	clients := 20_000
+	if n, err := strconv.Atoi(os.Getenv("RIFFLE_REPORTS")); err == nil {
+		clients = n
+	}
+	took := map[int]time.Duration{}
+	for _, processes := range []int{1, 2} {
+		t.Run(fmt.Sprint(processes), func(t *testing.T) { took[processes] = takeUnderQuota(t, group, processes, clients) })
+	}
+	t.Logf("%d reports: one frontend %v, two %v: %.2f times as fast", clients, took[1], took[2], took[1].Seconds()/took[2].Seconds())
+}
+
+func takeUnderQuota(t *testing.T, group string, processes, clients int) time.Duration {
+	where := quotaCluster(t, group)
+	expires := time.Now().Add(24 * time.Hour).Unix()
+	w, c := quotaConfig(t, expires, clients)
+	c.FrontendOnly, c.Store = true, on(t, where)
+	n := w.start(c)
+	ann := n.announcement(1, func(a *wire.Announcement) {
+		a.Participation, a.Gamma, a.Deadline = dp.CheckIn, .99, time.Now().Add(time.Hour).UnixMilli()
+	})
+	n.open(ann)
+	end := n.sessionEnd(time.Now().Unix())
+	secret, err := n.store.Secret(t.Context(), masterName(end))
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := reporter{ann: ann, digest: wire.Digest(ann), seal: w.seal.Keys[0], master: newMaster(secret), expires: end}
+	reports := make([][]byte, clients)
+	parallel(clients, func(i int) {
+		content := make([]byte, partContent)
+		binary.LittleEndian.PutUint64(content, uint64(i))
+		var err error
+		if reports[i], err = from.report(int64(i), content); err != nil {
+			t.Error(err)
+		}
+	})
+	var addresses []string
+	var pids []int
+	for range processes {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestFrontendChild$")
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d|%s|%d", frontendEnv, expires, where.URL, clients), "GOMAXPROCS=1")
+		cmd.Stderr = os.Stderr
+		in, err := cmd.StdinPipe()
+		var out io.ReadCloser
+		if err == nil {
+			out, err = cmd.StdoutPipe()
+		}
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			_ = in.Close()
+			if err := cmd.Wait(); err != nil {
+				t.Error(err)
+			}
+			t.Logf("a frontend used %v", cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
+		}()
+		lines := bufio.NewScanner(out)
+		for address := ""; address == ""; {
+			if !lines.Scan() {
+				t.Fatal("a frontend does not start")
+			}
+			address, _ = strings.CutPrefix(lines.Text(), "listens ")
+			if address == lines.Text() {
+				address = ""
+				continue
+			}
+			addresses = append(addresses, address)
+		}
+		go func() {
+			for lines.Scan() {
+			}
+		}()
+		pids = append(pids, cmd.Process.Pid)
+	}
+	for _, pid := range pids {
+		limit(t, group, pid, map[string]string{"cpu.cfs_period_us": "20000", "cpu.cfs_quota_us": "5000", "cpu.shares": "20000"})
+	}
+	l := &loader{address: strings.Join(addresses, ","), mode: kept, n: int64(clients), size: len(reports[0]),
+		report: func(i int64, body []byte) error { copy(body, reports[i]); return nil }}
+	began := time.Now()
+	if err := l.run(64 * processes); err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(began)
+	distinct, err := n.reported(t.Context(), n.remembered(wire.Digest(ann)))
+	if err != nil || distinct != int64(clients) {
+		t.Errorf("%d reports of %d are stored, %v", distinct, clients, err)
+	}
+	t.Logf("%d frontends: %v, %.0f reports a second", processes, took, float64(clients)/took.Seconds())
+	return took
 }
