@@ -341,7 +341,7 @@ func (e *engine) single(parts []part, c clones) *curve {
 		if err != nil {
 			return nil
 		}
-		return atomCurve(p)
+		return atomCurve(p.Atoms, p.Dropped())
 	}
 	f, err := amplify.ClonesFamily(s.eps0, c.rate(s.eps0))
 	if err != nil {
@@ -354,12 +354,12 @@ func (e *engine) single(parts []part, c clones) *curve {
 	return &curve{exact.Delta, exact.Epsilon}
 }
 
-// atomCurve returns the curve of a pair: a sum over its atoms.
-func atomCurve(p dp.Pair) *curve {
-	at := func(eps float64) float64 { return above(p.Atoms, p.Dropped(), eps) * (1 + 1e-9) }
+// atomCurve returns the curve of a pair, or of one order of neighbours: a sum over its atoms.
+func atomCurve(atoms []dp.Atom, dropped float64) *curve {
+	at := func(eps float64) float64 { return above(atoms, dropped, eps) * (1 + 1e-9) }
 	return &curve{at, func(delta float64) (float64, error) {
 		top := 0.
-		for _, a := range p.Atoms {
+		for _, a := range atoms {
 			top = math.Max(top, a.Loss)
 		}
 		eps := monotone.Falling(at, delta, 0, top, 1e-9)
@@ -367,7 +367,7 @@ func atomCurve(p dp.Pair) *curve {
 			eps = top * (1 + 0x1p-50) // the largest loss is off by a few units in the last place
 		}
 		if math.IsInf(eps, 1) {
-			return 0, fmt.Errorf("account: mass %v has no finite loss: %w", p.Dropped(), dp.ErrNoBound)
+			return 0, fmt.Errorf("account: mass %v has no finite loss: %w", dropped, dp.ErrNoBound)
 		}
 		return eps, nil
 	}}

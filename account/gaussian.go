@@ -10,7 +10,6 @@ import (
 	"github.com/riffle-dp/riffle/dp/amplify"
 	"github.com/riffle-dp/riffle/dp/amplify/literature"
 	"github.com/riffle-dp/riffle/dp/gdp"
-	"github.com/riffle-dp/riffle/dp/rdp"
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
@@ -372,39 +371,4 @@ func sumsOnly(p part) error {
 		return refuse("for noise in every report, not added to the sum")
 	}
 	return nil
-}
-
-const removalMethod = "sci-thm4-remove"
-
-// removeMethod computes sci-thm4-remove.
-func removeMethod(_ *engine, q Query, parts []part) (answer, error) {
-	s, times := parts[0].shape, float64(parts[0].times)
-	at := func(spare float64) (rdp.Curve, float64, error) {
-		curve, dropped, err := amplify.Removal(s.gaussianArrival(), math.Max(1e-290, spare/times))
-		if err != nil {
-			return nil, 0, err
-		}
-		return func(order float64) float64 { return times * curve(order) }, times * dropped * (1 + 1e-9), nil
-	}
-	if !q.AskDelta {
-		curve, dropped, err := at(dropShare * q.Delta / 4)
-		if err != nil {
-			return answer{}, err
-		}
-		eps, order := rdp.Minimize(curve, q.Delta-dropped)
-		if math.IsInf(eps, 1) || math.IsNaN(eps) {
-			return answer{}, refuse("no order gives a finite epsilon; mass %.3g is left out", dropped)
-		}
-		return answer{eps: eps, delta: q.Delta, order: order}, nil
-	}
-	// For a smaller δ, less mass may be left out.
-	best := 1.
-	for _, spare := range []float64{1e-6, 1e-10, 1e-16, 1e-30} {
-		curve, dropped, err := at(spare)
-		if err != nil {
-			return answer{}, err
-		}
-		best = math.Min(best, rdp.Delta(curve, q.Eps)+dropped)
-	}
-	return answer{eps: q.Eps, delta: best}, nil
 }

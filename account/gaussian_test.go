@@ -351,7 +351,7 @@ func TestAccountantCountsGaussians(t *testing.T) {
 	}
 }
 
-// Removing a client: only the method for it answers, at about the cost of
+// Removing a client: only the methods for it answer, at about the cost of
 // replacing, for k shows a little; it is refused where a missing client would be seen.
 func TestRemoveOneClient(t *testing.T) {
 	q := settingG
@@ -363,9 +363,12 @@ func TestRemoveOneClient(t *testing.T) {
 		t.Errorf("removing costs %v (%s), replacing %v", b.Eps, b.Note, replace)
 	}
 	for id, l := range got {
-		if l.Applies && id != "sci-thm4-remove" {
+		if l.Applies && id != "sci-thm4-remove" && id != "gauss-remove-pld" {
 			t.Errorf("%s applies to a client removed", id)
 		}
+	}
+	if composed := got["gauss-remove-pld"]; !composed.Applies || composed.Adjacency != dp.AddRemoveOne || !(composed.Eps > .134) || composed.Eps > .135 {
+		t.Errorf("removing costs %v by composed losses (%s)", composed.Eps, composed.Note)
 	}
 	if listed(t, settingG, "sci-thm4-remove")["sci-thm4-remove"].Applies {
 		t.Error("a client replaced is counted as one removed")

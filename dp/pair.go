@@ -29,3 +29,14 @@ func (p Pair) Dropped() float64 {
 	}
 	return sum
 }
+
+// Directed is a pair of laws (P, Q) that dominates a mechanism in one order of the neighbours: for every real
+// ε the hockey-stick divergence of the first from the second is at most that of P from Q. Where the
+// neighbours are not alike, as when a client is added or removed, each order has a pair of its own.
+//
+// Atoms lists outcomes, of losses of either sign. Dropped is the mass under P that is not listed; it counts as
+// infinite loss.
+type Directed struct {
+	Atoms   []Atom
+	Dropped float64
+}

@@ -14,11 +14,12 @@ import (
 )
 
 // Loss is a discretised pair: the losses j·Step, j = −(len−1) … len−1. Upper[j]
-// is the mass of loss j·Step under P; by symmetry the mass of loss −j·Step is
-// Upper[j]·e^{−j·Step}, and Upper[0] holds all mass of loss 0.
+// is the mass of loss j·Step under P, and Upper[0] holds all mass of loss 0. The mass of
+// loss −j·Step is Upper[j]·e^{−j·Step}, by symmetry, or of a directed pair Lower[j].
 type Loss struct {
 	Step  float64
 	Upper []float64
+	Lower []float64 // as long as Upper, Lower[0] = 0; nil: the pair is symmetric
 	// Infinite is the mass of infinite loss: the mass that the pair dropped.
 	Infinite float64
 }
@@ -81,15 +82,70 @@ func Discretize(p dp.Pair, step float64) (Loss, error) {
 	return l, nil
 }
 
+// Direct puts a directed pair on the grid of the given step, as Discretize does: each atom is split so
+// that its mass is kept under P and under Q.
+func Direct(p dp.Directed, step float64) (Loss, error) {
+	if !(step > 0) || math.IsInf(step, 1) {
+		return Loss{}, fmt.Errorf("pld: step = %v must be above 0 and finite", step)
+	}
+	var top float64
+	for _, a := range p.Atoms {
+		top = math.Max(top, math.Abs(a.Loss))
+	}
+	if !(top/step < maxPoints-2) {
+		return Loss{}, fmt.Errorf("pld: losses up to %v need more than %d grid points of step %v: %w", top, maxPoints, step, dp.ErrNoBound)
+	}
+	points := int(top/step) + 2
+	l := Loss{Step: step, Upper: make([]float64, points), Lower: make([]float64, points), Infinite: p.Dropped}
+	put := func(j int, mass float64) {
+		switch {
+		case j > 0:
+			l.Upper[j] += mass
+		case j < 0:
+			l.Lower[-j] += mass
+		}
+	}
+	whole := -math.Expm1(-step)
+	var sum float64
+	for _, a := range p.Atoms {
+		mass := a.Q * math.Exp(a.Loss)
+		j := int(math.Floor(a.Loss / step))
+		x := math.Max(0, math.Min(step, a.Loss-float64(j)*step))
+		above := mass * math.Min(1, -math.Expm1(-x)/whole)
+		put(j, mass-above)
+		put(j+1, above)
+		sum += mass
+	}
+	var placed float64
+	for j := range l.Upper {
+		placed += l.Upper[j] + l.Lower[j]
+	}
+	if !(sum < 1+1e-6) || math.IsNaN(placed) {
+		return Loss{}, fmt.Errorf("pld: the pair has mass %v, above 1", sum)
+	}
+	// What lies on loss 0, and what was dropped; and if the masses are a little more than 1, they stay so.
+	l.Upper[0] = math.Max(0, 1-placed)
+	return l, nil
+}
+
 // logMoment returns log E_P e^{tL} over the finite losses, for any real t; +Inf
 // or NaN where it overflows.
 func (l Loss) logMoment(t float64) float64 {
-	// E e^{tL} − 1 = Σ_j Upper[j](e^{tjh} − 1 + e^{−jh}(e^{−tjh} − 1)). Subtracting loss 0
-	// avoids losing digits near 1. The factors are as in rdp.
+	// E e^{tL} − 1 = Σ_j Upper[j](e^{tjh} − 1) + Lower[j](e^{−tjh} − 1). Subtracting loss 0
+	// avoids losing digits near 1. Of a symmetric pair the terms of j and −j have positive factors, as in rdp.
 	var excess float64
 	for j, m := range l.Upper {
 		x := float64(j) * l.Step
-		if m > 0 && j > 0 {
+		switch {
+		case j == 0:
+		case l.Lower != nil:
+			if m > 0 {
+				excess += m * math.Expm1(t*x)
+			}
+			if l.Lower[j] > 0 {
+				excess += l.Lower[j] * math.Expm1(-t*x)
+			}
+		case m > 0:
 			excess += m * math.Exp(-x) * math.Expm1((t+1)*x) * -math.Expm1(-t*x)
 		}
 	}
@@ -105,12 +161,17 @@ func (l Loss) Tilted(t float64) (logMoment, mean, variance float64) {
 	norm := l.logMoment(t)
 	var m1, m2 float64
 	for j, m := range l.Upper {
-		if m == 0 || j == 0 {
+		if j == 0 || m == 0 && (l.Lower == nil || l.Lower[j] == 0) {
 			continue
 		}
 		x := float64(j) * l.Step
-		up := m * math.Exp(t*x-norm)
-		down := m * math.Exp(-x-t*x-norm)
+		up, down := 0., m*math.Exp(-x-t*x-norm)
+		if m > 0 {
+			up = m * math.Exp(t*x-norm)
+		}
+		if l.Lower != nil {
+			down = l.Lower[j] * math.Exp(-t*x-norm)
+		}
 		m1 += x * (up - down)
 		m2 += x * x * (up + down)
 	}

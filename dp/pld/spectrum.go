@@ -36,6 +36,25 @@ func Truncate(p dp.Pair, mass float64) dp.Pair {
 	return out
 }
 
+// TruncateDirected drops the atoms of largest loss, of either sign, as long as their mass under P is at most
+// mass in total. The mass of very negative losses counts as infinite loss, too: it is tiny, and
+// would widen the grid as much.
+func TruncateDirected(p dp.Directed, mass float64) dp.Directed {
+	atoms := append([]dp.Atom(nil), p.Atoms...)
+	sort.SliceStable(atoms, func(i, j int) bool { return math.Abs(atoms[i].Loss) < math.Abs(atoms[j].Loss) })
+	var cut float64
+	end := len(atoms)
+	for end > 0 {
+		next := cut + atoms[end-1].Q*math.Exp(atoms[end-1].Loss)
+		if !(next <= mass) {
+			break
+		}
+		cut = next
+		end--
+	}
+	return dp.Directed{Atoms: atoms[:end], Dropped: p.Dropped + cut*(1+1e-9)}
+}
+
 // Spectrum is the discrete Fourier transform of a round's loss, tilted by e^{tL} and
 // normalised, stored as logarithms so that composing is adding. It is the part of a
 // composition that is worth caching between questions.
@@ -69,13 +88,20 @@ func NewSpectrum(l Loss, tilt float64, size, keep int) (*Spectrum, error) {
 	}
 	seq := make([]float64, size)
 	for j, m := range l.Upper {
-		if m == 0 {
-			continue
-		}
 		x := float64(j) * l.Step
-		seq[j%size] += m * math.Exp(tilt*x-s.logMoment)
-		if j > 0 {
-			seq[(size-j%size)%size] += m * math.Exp(-x-tilt*x-s.logMoment)
+		if m > 0 {
+			seq[j%size] += m * math.Exp(tilt*x-s.logMoment)
+		}
+		down := 0.
+		switch {
+		case j == 0:
+		case l.Lower != nil:
+			down = l.Lower[j] * math.Exp(-tilt*x-s.logMoment)
+		case m > 0:
+			down = m * math.Exp(-x-tilt*x-s.logMoment)
+		}
+		if down > 0 {
+			seq[(size-j%size)%size] += down
 		}
 	}
 	z := fourier.NewFFT(size).Coefficients(nil, seq)

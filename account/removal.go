@@ -1,0 +1,197 @@
+package account
+
+import (
+	"errors"
+	"math"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/dp/amplify"
+	"github.com/riffle-dp/riffle/dp/pld"
+	"github.com/riffle-dp/riffle/dp/rdp"
+)
+
+// Methods for a client who is there or not.
+const (
+	removalMethod    = "sci-thm4-remove"
+	removalPLDMethod = "gauss-remove-pld"
+)
+
+// removeMethod computes sci-thm4-remove.
+func removeMethod(_ *engine, q Query, parts []part) (answer, error) {
+	s, times := parts[0].shape, float64(parts[0].times)
+	at := func(spare float64) (rdp.Curve, float64, error) {
+		curve, dropped, err := amplify.Removal(s.gaussianArrival(), math.Max(1e-290, spare/times))
+		if err != nil {
+			return nil, 0, err
+		}
+		return func(order float64) float64 { return times * curve(order) }, times * dropped * (1 + 1e-9), nil
+	}
+	if !q.AskDelta {
+		curve, dropped, err := at(dropShare * q.Delta / 4)
+		if err != nil {
+			return answer{}, err
+		}
+		eps, order := rdp.Minimize(curve, q.Delta-dropped)
+		if math.IsInf(eps, 1) || math.IsNaN(eps) {
+			return answer{}, refuse("no order gives a finite epsilon; mass %.3g is left out", dropped)
+		}
+		return answer{eps: eps, delta: q.Delta, order: order}, nil
+	}
+	// For a smaller δ, less mass may be left out.
+	best := 1.
+	for _, spare := range []float64{1e-6, 1e-10, 1e-16, 1e-30} {
+		curve, dropped, err := at(spare)
+		if err != nil {
+			return answer{}, err
+		}
+		best = math.Min(best, rdp.Delta(curve, q.Eps)+dropped)
+	}
+	return answer{eps: q.Eps, delta: best}, nil
+}
+
+// removePLDMethod computes gauss-remove-pld.
+func removePLDMethod(e *engine, q Query, parts []part) (answer, error) {
+	rough, err := removeMethod(e, q, parts)
+	if !q.AskDelta {
+		eps, pldErr := removalEps(parts[0], q.Delta)
+		switch {
+		case err != nil && pldErr != nil:
+			return answer{}, pldErr
+		case err != nil || pldErr == nil && eps <= rough.eps:
+			return answer{eps: eps, delta: q.Delta}, nil
+		}
+		return answer{eps: rough.eps, delta: q.Delta, note: "by Rényi divergences"}, nil
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	// The δ by Rényi divergences tells how small a tail matters. It may be far too large, so the composition is
+	// repeated while that helps.
+	delta := rough.delta
+	for range 12 {
+		if !(delta > 1e-280) {
+			break
+		}
+		now, err := removalDelta(parts[0], q.Eps, delta)
+		if err != nil {
+			break
+		}
+		last := delta
+		if delta = math.Min(delta, now); delta > last/2 {
+			break
+		}
+	}
+	return answer{eps: q.Eps, delta: delta}, nil
+}
+
+// removalEps bounds ε at delta, in both orders of the neighbours.
+func removalEps(p part, delta float64) (eps float64, err error) {
+	if p.times == 1 {
+		curve, err := removalCurve(p, delta)
+		if err != nil {
+			return 0, err
+		}
+		return curve.epsilon(delta)
+	}
+	err = eachRemoval(p, delta, func(c *pld.Composed) { eps = math.Max(eps, c.Epsilon(delta)) })
+	if err == nil && (math.IsInf(eps, 1) || math.IsNaN(eps)) {
+		err = refuse("composition shows no epsilon for delta = %v", delta)
+	}
+	return eps, err
+}
+
+// removalDelta bounds δ at eps, in both orders of the neighbours, by compositions that are sharp where δ is
+// about guess.
+func removalDelta(p part, eps, guess float64) (delta float64, err error) {
+	if p.times == 1 {
+		curve, err := removalCurve(p, guess)
+		if err != nil {
+			return 0, err
+		}
+		return math.Min(1, curve.delta(eps)), nil
+	}
+	err = eachRemoval(p, guess, func(c *pld.Composed) { delta = math.Max(delta, c.Delta(eps)) })
+	return delta, err
+}
+
+// removalCurve is the curve of one round, without a grid: the larger of both orders'.
+func removalCurve(p part, delta float64) (*curve, error) {
+	present, absent, err := amplify.RemovalPairs(p.shape.gaussianArrival(), math.Max(1e-290, dropShare*delta/4))
+	if err != nil {
+		return nil, err
+	}
+	a, b := atomCurve(present.Atoms, present.Dropped), atomCurve(absent.Atoms, absent.Dropped)
+	return &curve{
+		func(eps float64) float64 { return math.Max(a.delta(eps), b.delta(eps)) },
+		func(delta float64) (float64, error) {
+			x, err := a.epsilon(delta)
+			y, otherErr := b.epsilon(delta)
+			return math.Max(x, y), errors.Join(err, otherErr)
+		},
+	}, nil
+}
+
+// eachRemoval composes the pairs of both orders, sharp at delta.
+func eachRemoval(p part, delta float64, use func(*pld.Composed)) error {
+	times := float64(p.times)
+	spare := math.Max(1e-290, dropShare*delta/4/times)
+	present, absent, err := amplify.RemovalPairs(p.shape.gaussianArrival(), spare)
+	if err != nil {
+		return err
+	}
+	for _, pair := range []dp.Directed{present, absent} {
+		c, err := composeDirected(pld.TruncateDirected(pair, spare), p.times, delta)
+		if err != nil {
+			return err
+		}
+		use(c)
+	}
+	return nil
+}
+
+// composeDirected composes a directed pair, sharp at delta.
+func composeDirected(pair dp.Directed, rounds int64, delta float64) (*pld.Composed, error) {
+	times, top := float64(rounds), 0.
+	for _, a := range pair.Atoms {
+		top = math.Max(top, math.Abs(a.Loss))
+	}
+	if top == 0 {
+		return nil, refuse("losses of mass %v are not resolved", pair.Dropped)
+	}
+	// log E e^{tL} of a round, and mean and variance of L under the law tilted by e^{tL}.
+	tilted := func(t float64) (cumulant, variance float64) {
+		var excess, m1, m2 float64
+		for _, a := range pair.Atoms {
+			mass := a.Q * math.Exp(a.Loss)
+			excess += mass * math.Expm1(t*a.Loss)
+			at := mass * math.Exp(t*a.Loss)
+			m1 += a.Loss * at
+			m2 += a.Loss * a.Loss * at
+		}
+		m1, m2 = m1/(1+excess), m2/(1+excess)
+		return math.Log1p(excess), math.Max(0, m2-m1*m1)
+	}
+	tilt := tiltFor(delta)(func(t float64) float64 {
+		k, _ := tilted(t)
+		return times * math.Max(0, k)
+	})
+	tilt = math.Min(tilt, 200/top)
+	_, variance := tilted(tilt)
+	// Splitting adds about step²/6 to a round's variance, and few rounds have no normal law that would smooth
+	// a coarse grid.
+	fraction := .01
+	if times > 1e4 {
+		fraction = .05
+	}
+	step := gridStep(math.Max(math.Min(top/16, fraction*math.Sqrt(variance)), top/(1<<20)))
+	for ; ; step *= 2 {
+		loss, err := pld.Direct(pair, step)
+		if err != nil {
+			return nil, err
+		}
+		c, err := pld.Compose([]pld.Part{{Loss: loss, Times: rounds}}, tilt)
+		if err == nil || step > top/16 {
+			return c, err
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package account
+
+import (
+	"math"
+	"testing"
+
+	"github.com/riffle-dp/riffle/dp"
+)
+
+// The bound on removing a client is at most 2 % above what the mechanism loses whose other clients all hold the
+// opposite vector, and never below it. The values are testdata/removal.py's, which composes that mechanism's
+// losses on a fine grid without bounding anything, within 1e-4.
+func TestRemovalIsNearlyExact(t *testing.T) {
+	for _, c := range []struct {
+		n            int64
+		gamma, sigma float64
+		rounds       int64
+		delta, exact float64
+	}{
+		{1000, .01, 1, 1, 1e-4, .026590363},
+		{1000, .01, 1, 2, 1e-4, .036239612},
+		{1000, .01, 1, 10, 1e-4, .074460608},
+		{1000, .01, 1, 100, 1e-4, .229533179},
+		{1000, .1, 2, 100, 1e-5, .519905382},
+		{100, .2, 1, 10, 1e-5, 1.544191924},
+		{100, .05, 3, 50, 1e-6, .874757979},
+		{10, .3, 4, 20, 1e-3, 3.836605710},
+		{400, .5, .7, 3, 1e-7, 1.024850925},
+	} {
+		q := Query{Class: dp.Gaussian, Sigma: c.sigma, Adjacency: dp.AddRemoveOne, Trust: dp.Distributed, Participation: dp.CheckIn,
+			Population: c.n, Gamma: c.gamma, Rounds: c.rounds, Delta: c.delta}
+		got := listed(t, q, removalPLDMethod)[removalPLDMethod]
+		if !got.Applies || got.Eps < c.exact*(1-1e-4) || got.Eps > c.exact*1.02 {
+			t.Errorf("%+v: %v (%s)", c, got.Eps, got.Note)
+		}
+		q.AskDelta, q.Eps, q.Delta = true, got.Eps, 0
+		if back := listed(t, q, removalPLDMethod)[removalPLDMethod]; !back.Applies || back.Delta > c.delta*1.05 || back.Delta < c.delta/2 {
+			t.Errorf("%+v: delta back %v (%s)", c, back.Delta, back.Note)
+		}
+	}
+}
+
+// The bound rises with gamma and the rounds, and falls with n, sigma and delta.
+func TestRemovalIsMonotone(t *testing.T) {
+	at := func(change func(*Query)) float64 {
+		q := Query{Class: dp.Gaussian, Sigma: 1, Adjacency: dp.AddRemoveOne, Trust: dp.Distributed, Participation: dp.CheckIn,
+			Population: 500, Gamma: .05, Rounds: 20, Delta: 1e-5}
+		change(&q)
+		got := listed(t, q, removalPLDMethod)[removalPLDMethod]
+		if !got.Applies || !(got.Eps > 0) || math.IsInf(got.Eps, 1) {
+			t.Fatalf("%+v: %v (%s)", q, got.Eps, got.Note)
+		}
+		return got.Eps
+	}
+	base := at(func(*Query) {})
+	for name, change := range map[string]func(*Query){
+		"more rounds":     func(q *Query) { q.Rounds = 21 },
+		"fewer clients":   func(q *Query) { q.Population = 480 },
+		"less noise":      func(q *Query) { q.Sigma = .97 },
+		"a smaller delta": func(q *Query) { q.Delta = 8e-6 },
+	} {
+		if more := at(change); more < base {
+			t.Errorf("%s: %v, before %v", name, more, base)
+		}
+	}
+}
+
+// With hardly any noise the laws of few clients leave float64's range. What is lost of them counts: the exact
+// values are of the mechanism whose other clients all hold the opposite vector, in 40 digits.
+func TestRemovalWithHardlyAnyNoise(t *testing.T) {
+	for eps, exact := range map[float64]float64{50: .299549071012, 100: .165580853062, 150: .00931607457977} {
+		q := Query{Class: dp.Gaussian, Sigma: .025, Adjacency: dp.AddRemoveOne, Trust: dp.Distributed, Participation: dp.CheckIn,
+			Population: 100, Gamma: .3, Rounds: 1, AskDelta: true, Eps: eps}
+		got := listed(t, q, "all")
+		if b := got[removalPLDMethod]; !b.Applies || b.Delta < exact || b.Delta > exact*1.001 {
+			t.Errorf("eps = %v: %v, exact %v (%s)", eps, b.Delta, exact, b.Note)
+		}
+		if b := got[removalMethod]; b.Applies && b.Delta < exact {
+			t.Errorf("eps = %v: %v by Rényi divergences, exact %v", eps, b.Delta, exact)
+		}
+	}
+}
+
+// With much noise what is left is k alone, and more noise costs no more.
+func TestRemovalWithMuchNoise(t *testing.T) {
+	last := math.Inf(1)
+	for _, sigma := range []float64{1, 3, 5, 7, 8, 10, 12, 25, 100, 1e4, 1e6} {
+		q := Query{Class: dp.Gaussian, Sigma: sigma, Adjacency: dp.AddRemoveOne, Trust: dp.Distributed, Participation: dp.CheckIn,
+			Population: 1000, Gamma: .1, Rounds: 10, Delta: 1e-5}
+		b := listed(t, q, removalPLDMethod)[removalPLDMethod]
+		if !b.Applies || !(b.Eps > .1) || b.Eps > last*(1+1e-4) {
+			t.Errorf("sigma = %v: %v (%s)", sigma, b.Eps, b.Note)
+		}
+		last = b.Eps
+	}
+}
