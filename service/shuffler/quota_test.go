@@ -375,7 +375,11 @@ func takeUnderQuota(t *testing.T, group string, processes, clients int) time.Dur
 		t.Fatal(err)
 	}
 	took := time.Since(began)
-	distinct, err := n.reported(t.Context(), n.remembered(wire.Digest(ann)))
+	r, err := n.round(t.Context(), wire.Digest(ann))
+	if err != nil {
+		t.Fatal(err)
+	}
+	distinct, err := n.reported(t.Context(), r)
 	if err != nil || distinct != int64(clients) {
 		t.Errorf("%d reports of %d are stored, %v", distinct, clients, err)
 	}
