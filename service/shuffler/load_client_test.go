@@ -89,7 +89,7 @@ func (l *loader) run(connections int) error {
 
 // loader sends reports, or bytes.
 type loader struct {
-	address, mode string // addresses are separated by commas
+	address, mode string                           // addresses are separated by commas
 	report        func(i int64, body []byte) error // writes report i; nil: single bytes are sent
 	size          int
 	n             int64

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
-	"sort"
 	"sync/atomic"
 
 	"github.com/riffle-dp/riffle/protocol/wire"
@@ -40,7 +39,12 @@ func newRoster(keys []byte) (*roster, error) {
 	for i := range r.ids {
 		r.ids[i] = wire.ClientID(r.key(i))
 	}
-	sort.Sort(byID{r})
+	order := make([]uint32, n)
+	for i := range order {
+		order[i] = uint32(i)
+	}
+	slices.SortFunc(order, func(a, b uint32) int { return bytes.Compare(r.ids[a][:], r.ids[b][:]) })
+	r.arrange(order)
 	for i := 1; i < n; i++ {
 		if r.ids[i] == r.ids[i-1] {
 			return nil, fmt.Errorf("shuffler: a client of the roster is enrolled twice: %x", r.key(i))
@@ -60,15 +64,22 @@ func newRoster(keys []byte) (*roster, error) {
 	return r, nil
 }
 
-// byID sorts a roster.
-type byID struct{ *roster }
-
-func (b byID) Len() int           { return len(b.ids) }
-func (b byID) Less(i, j int) bool { return bytes.Compare(b.ids[i][:], b.ids[j][:]) < 0 }
-func (b byID) Swap(i, j int) {
-	b.ids[i], b.ids[j] = b.ids[j], b.ids[i]
-	x, y := (*[ed25519.PublicKeySize]byte)(b.key(i)), (*[ed25519.PublicKeySize]byte)(b.key(j))
-	*x, *y = *y, *x
+// arrange puts the client of place order[i] at place i, cycle by cycle, and forgets order.
+func (r *roster) arrange(order []uint32) {
+	for i := range order {
+		if int(order[i]) == i {
+			continue
+		}
+		id, key := r.ids[i], [ed25519.PublicKeySize]byte(r.key(i))
+		at := i
+		for from := int(order[at]); from != i; at, from = from, int(order[from]) {
+			r.ids[at] = r.ids[from]
+			copy(r.key(at), r.key(from))
+			order[at] = uint32(at)
+		}
+		r.ids[at], order[at] = id, uint32(at)
+		copy(r.key(at), key[:])
+	}
 }
 
 // key returns the public key of the client at a place.
