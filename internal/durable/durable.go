@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 )
 
 // WriteFile replaces path with data: temporary file, fsync, rename, fsync of
@@ -85,7 +86,7 @@ func MkdirAll(dir string, mode os.FileMode) error {
 		return nil
 	}
 	if err == nil {
-		return &os.PathError{Op: "mkdir", Path: dir, Err: errors.New("is not a directory")}
+		return &os.PathError{Op: "mkdir", Path: dir, Err: syscall.ENOTDIR}
 	}
 	if !errors.Is(err, os.ErrNotExist) {
 		return err
