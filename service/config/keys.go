@@ -331,6 +331,10 @@ func LoadRoster(path string) ([]byte, error) {
 		})
 	}
 	var keys []byte
+	if info, err := f.Stat(); err == nil {
+		line := int64(len(client.MarshalPublic(make([]byte, ed25519.PublicKeySize))))
+		keys = make([]byte, 0, min(info.Size(), 1<<30)/line*ed25519.PublicKeySize) // grows if lines are other ones
+	}
 	if err := each(func(k ed25519.PublicKey) error { keys = append(keys, k...); return nil }); err != nil {
 		return nil, err
 	}

@@ -124,6 +124,7 @@ func (m *memory) GetObject(_ context.Context, name string) (b []byte, err error)
 		if b, ok = m.objects[name]; !ok {
 			return store.ErrNotFound
 		}
+		b = slices.Clone(b) // the caller may change it
 		return nil
 	})
 	return b, err

@@ -131,7 +131,7 @@ func (s *Store) purgeChunks(ctx context.Context, chunks string) {
 	}
 }
 
-// GetObject returns an object whose digest it has checked, or ErrNotFound.
+// GetObject returns an object whose digest it has checked, or ErrNotFound. The caller owns the bytes.
 func (s *Store) GetObject(ctx context.Context, name string) ([]byte, error) {
 	var buf bytes.Buffer
 	if err := s.copyObject(ctx, &buf, name); err != nil {
@@ -156,7 +156,7 @@ func (s *Store) copyObject(ctx context.Context, w io.Writer, name string) error 
 	}
 	if b, ok := w.(*bytes.Buffer); ok {
 		if info, err := r.Info(); err == nil && info.Size < 1<<40 {
-			b.Grow(int(info.Size))
+			b.Grow(int(info.Size) + bytes.MinRead) // less would double it at the end
 		}
 	}
 	n, err := io.Copy(w, r)

@@ -21,7 +21,7 @@ const (
 	// cluster the first request to a new consumer may be lost: the server that is asked may not know
 	// the consumer yet.
 	firstPull  = 500 * time.Millisecond
-	mostSilent = 3 // requests without an answer, after which the consumer is made anew
+	mostSilent = 2 // requests without an answer, after which the consumer is made anew
 )
 
 // read delivers what the stream has now. In a cluster any replica may serve its consumer, even one that is
@@ -123,7 +123,11 @@ func (r *reading) part(ctx context.Context, h jetstream.Stream, last uint64) ([]
 
 // renew makes a consumer from the next message on.
 func (r *reading) renew(ctx context.Context) error {
+	limit := time.Second // of the first attempt: a server that has just gone answers none
 	c, err := retry(ctx, r.s, func(ctx context.Context) (jetstream.Consumer, error) {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		limit = min(2*limit, attemptTimeout)
 		return r.s.js.CreateConsumer(ctx, r.stream, jetstream.ConsumerConfig{FilterSubjects: r.subjects, DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
 			OptStartSeq: r.next, AckPolicy: jetstream.AckNonePolicy, MaxDeliver: 1, MemoryStorage: true, Replicas: 1, InactiveThreshold: 30 * time.Second})
 	})
@@ -171,12 +175,16 @@ func (r *reading) receive() (part []sequenced, err error) {
 			r.drop()
 			return part, bad
 		}
+		if meta.Sequence.Stream < r.next {
+			r.delivered, r.pending = meta.Sequence.Consumer, meta.NumPending
+			continue // a replica that is behind began earlier than it was asked to
+		}
 		part = append(part, sequenced{m, meta.Sequence.Stream})
 		r.delivered, r.pending, r.next = meta.Sequence.Consumer, meta.NumPending, meta.Sequence.Stream+1
 		r.largest = max(r.largest, len(m.Data()))
 	}
 	if len(part) < r.number {
-		r.wait = min(2*r.wait, attemptTimeout)
+		r.wait = min(2*r.wait, attemptTimeout/2)
 	}
 	return part, r.asked.Error()
 }
