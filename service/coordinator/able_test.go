@@ -96,7 +96,7 @@ func TestRoundsWaitForAnAggregatorThatCan(t *testing.T) {
 			w.disk.mu.Lock()
 			charged := len(w.disk.entries)
 			var opened int
-			for _, e := range w.disk.events {
+			for _, e := range w.disk.happened() {
 				if e == "POST /v1/rounds" {
 					opened++
 				}

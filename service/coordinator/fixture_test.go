@@ -581,7 +581,7 @@ func (w *world) order() {
 	w.t.Helper()
 	entries, told := 0, 0 // entries that were written, and that the shuffler was told of
 	charged := map[string]bool{}
-	for _, e := range w.disk.events {
+	for _, e := range w.disk.happened() {
 		if name, ok := bytes.CutPrefix([]byte(e), []byte("charged ")); ok {
 			charged[string(name)] = true
 			entries++

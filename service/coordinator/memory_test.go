@@ -70,6 +70,13 @@ func (d *disk) event(s string) {
 	d.events = append(d.events, s)
 }
 
+// happened returns the events until now. Requests that were given up may still add some.
+func (d *disk) happened() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.events)
+}
+
 // memory is a process's view of a disk.
 type memory struct {
 	*disk

@@ -169,9 +169,7 @@ func TestStrangersAskForRounds(t *testing.T) {
 	}
 	// Another process has read nothing yet, and reads the list from the store.
 	p.lists = cache{}
-	w.disk.mu.Lock()
-	reads := len(w.disk.events)
-	w.disk.mu.Unlock()
+	reads := len(w.disk.happened())
 	for range 3 {
 		if list := ask(fmt.Sprintf("/v1/rounds/%x/receipts", rec.Told[0].Announcement)); list.Code != 200 {
 			t.Errorf("receipts from the store: %d", list.Code)
@@ -190,9 +188,7 @@ func TestStrangersAskForRounds(t *testing.T) {
 			t.Errorf("%s: %d, want %d", path, got.Code, want)
 		}
 	}
-	w.disk.mu.Lock()
-	defer w.disk.mu.Unlock()
-	if n := len(w.disk.events) - reads; n > 1 {
+	if n := len(w.disk.happened()) - reads; n > 1 {
 		t.Errorf("%d reads of the store for one list and strangers' digests", n)
 	}
 }
