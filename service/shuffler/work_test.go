@@ -210,8 +210,9 @@ func TestAProcessDiesOrStallsInTheShuffling(t *testing.T) {
 								}
 								reached = reached || hit
 								dead = hit && how != "stalls"
+								dies := dead
 								mu.Unlock()
-								if dead {
+								if dies {
 									return errCrash
 								}
 								if hit {
