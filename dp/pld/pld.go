@@ -56,15 +56,11 @@ func Discretize(p dp.Pair, step float64) (Loss, error) {
 		return Loss{}, fmt.Errorf("pld: losses up to %v need more than %d grid points of step %v: %w", top, maxPoints, step, dp.ErrNoBound)
 	}
 	l := Loss{Step: step, Upper: make([]float64, int(top/step)+2), Infinite: p.Dropped()}
-	whole := -math.Expm1(-step)
 	var sum float64
 	for _, a := range p.Atoms {
 		mass := a.Q * math.Exp(a.Loss)
-		j := int(a.Loss / step)
-		// The share of the upper grid loss is mass·(1 − e^{−x})/(1 − e^{−step}), with x the
-		// distance from j·step.
-		x := math.Max(0, math.Min(step, a.Loss-float64(j)*step))
-		above := mass * math.Min(1, -math.Expm1(-x)/whole)
+		j, share := split(a.Loss, step)
+		above := mass * share
 		l.Upper[j] += mass - above
 		l.Upper[j+1] += above
 		sum += mass + a.Q
@@ -80,6 +76,15 @@ func Discretize(p dp.Pair, step float64) (Loss, error) {
 	}
 	l.Upper[0] = math.Max(0, 1-placed)
 	return l, nil
+}
+
+// split returns j with j·step ≤ loss < (j+1)·step, and the share of an outcome's mass under P that goes to the
+// upper of these so that the mass under Q is kept, too: (1 − e^{−x})/(1 − e^{−step}), with x the distance from
+// j·step.
+func split(loss, step float64) (j int, share float64) {
+	at := math.Floor(loss / step)
+	x := math.Max(0, math.Min(step, loss-at*step))
+	return int(at), math.Min(1, math.Expm1(-x)/math.Expm1(-step))
 }
 
 // Direct puts a directed pair on the grid of the given step, as Discretize does: each atom is split so
@@ -105,13 +110,11 @@ func Direct(p dp.Directed, step float64) (Loss, error) {
 			l.Lower[-j] += mass
 		}
 	}
-	whole := -math.Expm1(-step)
 	var sum float64
 	for _, a := range p.Atoms {
 		mass := a.Q * math.Exp(a.Loss)
-		j := int(math.Floor(a.Loss / step))
-		x := math.Max(0, math.Min(step, a.Loss-float64(j)*step))
-		above := mass * math.Min(1, -math.Expm1(-x)/whole)
+		j, share := split(a.Loss, step)
+		above := mass * share
 		put(j, mass-above)
 		put(j+1, above)
 		sum += mass

@@ -16,33 +16,30 @@ import (
 // at most mass in total. A few large losses would need a grid far wider than the rest; as
 // infinite losses they cost their mass in every round.
 func Truncate(p dp.Pair, mass float64) dp.Pair {
-	atoms := append([]dp.Atom(nil), p.Atoms...)
-	sort.SliceStable(atoms, func(i, j int) bool { return atoms[i].Loss < atoms[j].Loss })
-	var cut float64
-	end := len(atoms)
-	for end > 0 {
-		next := cut + atoms[end-1].Q*math.Exp(atoms[end-1].Loss)
-		if !(next <= mass) {
-			break
-		}
-		cut = next
-		end--
-	}
-	if end == len(atoms) {
+	atoms, cut, most := withoutLargest(p.Atoms, mass)
+	if len(atoms) == len(p.Atoms) {
 		return p
 	}
-	out := dp.Pair{Atoms: atoms[:end], Remainders: append([]dp.Remainder(nil), p.Remainders...)}
-	out.Remainders = append(out.Remainders, dp.Remainder{Mass: cut * (1 + 1e-9), MaxLoss: atoms[len(atoms)-1].Loss})
+	out := dp.Pair{Atoms: atoms, Remainders: append([]dp.Remainder(nil), p.Remainders...)}
+	out.Remainders = append(out.Remainders, dp.Remainder{Mass: cut, MaxLoss: most})
 	return out
 }
 
-// TruncateDirected drops the atoms of largest loss, of either sign, as long as their mass under P is at most
-// mass in total. The mass of very negative losses counts as infinite loss, too: it is tiny, and
-// would widen the grid as much.
+// TruncateDirected is Truncate for a directed pair. Very negative losses count as infinite ones, too: they
+// have next to no mass, and would widen the grid as much.
 func TruncateDirected(p dp.Directed, mass float64) dp.Directed {
-	atoms := append([]dp.Atom(nil), p.Atoms...)
+	atoms, cut, _ := withoutLargest(p.Atoms, mass)
+	return dp.Directed{Atoms: atoms, Dropped: p.Dropped + cut}
+}
+
+// withoutLargest returns the atoms in order of |loss| but the last, as many as have at most mass under P in
+// total; that mass, rounded up; and the largest |loss| of all.
+func withoutLargest(all []dp.Atom, mass float64) (atoms []dp.Atom, cut, most float64) {
+	atoms = append([]dp.Atom(nil), all...)
 	sort.SliceStable(atoms, func(i, j int) bool { return math.Abs(atoms[i].Loss) < math.Abs(atoms[j].Loss) })
-	var cut float64
+	if n := len(atoms); n > 0 {
+		most = math.Abs(atoms[n-1].Loss)
+	}
 	end := len(atoms)
 	for end > 0 {
 		next := cut + atoms[end-1].Q*math.Exp(atoms[end-1].Loss)
@@ -52,7 +49,7 @@ func TruncateDirected(p dp.Directed, mass float64) dp.Directed {
 		cut = next
 		end--
 	}
-	return dp.Directed{Atoms: atoms[:end], Dropped: p.Dropped + cut*(1+1e-9)}
+	return atoms[:end], cut * (1 + 1e-9), most
 }
 
 // Spectrum is the discrete Fourier transform of a round's loss, tilted by e^{tL} and
