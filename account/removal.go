@@ -18,6 +18,9 @@ const (
 
 // removeMethod computes sci-thm4-remove.
 func removeMethod(_ *engine, q Query, parts []part) (answer, error) {
+	if len(parts) != 1 {
+		return answer{}, refuse("for rounds that are alike")
+	}
 	s, times := parts[0].shape, float64(parts[0].times)
 	at := func(spare float64) (rdp.Curve, float64, error) {
 		curve, dropped, err := amplify.Removal(s.gaussianArrival(), math.Max(1e-290, spare/times))
@@ -52,6 +55,9 @@ func removeMethod(_ *engine, q Query, parts []part) (answer, error) {
 // removePLDMethod computes gauss-remove-pld.
 func removePLDMethod(e *engine, q Query, parts []part) (answer, error) {
 	rough, err := removeMethod(e, q, parts)
+	if len(parts) != 1 {
+		return answer{}, err
+	}
 	if !q.AskDelta {
 		eps, pldErr := removalEps(parts[0], q.Delta)
 		switch {
