@@ -235,8 +235,9 @@ func readSecret(path string) ([]byte, error) {
 
 // lines calls f with each line that is not empty and does not begin with #.
 func lines(path string, from io.Reader, f func(line string) error) error {
-	in := bufio.NewScanner(from)
-	for n := 1; in.Scan(); n++ {
+	in, n := bufio.NewScanner(from), 0
+	for in.Scan() {
+		n++
 		line := strings.TrimSpace(in.Text())
 		if line == "" || line[0] == '#' {
 			continue
@@ -246,7 +247,7 @@ func lines(path string, from io.Reader, f func(line string) error) error {
 		}
 	}
 	if err := in.Err(); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return fmt.Errorf("%s: line %d: %w", path, n+1, err)
 	}
 	return nil
 }
@@ -321,57 +322,50 @@ func LoadRoster(path string) ([]byte, error) {
 		return nil, fmt.Errorf("config: %w", err)
 	}
 	defer f.Close()
-	each := func(use func(key ed25519.PublicKey) error) error {
-		return lines(path, f, func(line string) error {
-			k, err := client.ParsePublic([]byte(line))
-			if err == nil {
-				err = use(k)
-			}
-			return err
-		})
-	}
 	var keys []byte
 	if info, err := f.Stat(); err == nil {
 		line := int64(len(client.MarshalPublic(make([]byte, ed25519.PublicKeySize))))
 		keys = make([]byte, 0, min(info.Size(), 1<<30)/line*ed25519.PublicKeySize) // grows if lines are other ones
 	}
-	if err := each(func(k ed25519.PublicKey) error { keys = append(keys, k...); return nil }); err != nil {
+	err = lines(path, f, func(line string) error {
+		k, err := client.ParsePublic([]byte(line))
+		keys = append(keys, k...)
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	if len(keys) == 0 {
 		return nil, fmt.Errorf("config: %s enrols nobody", path)
 	}
-	// Clients listed twice have the same beginnings; only who shares a beginning is looked at again.
+	if k := twice(keys); k != nil {
+		return nil, fmt.Errorf("%s: a client is listed twice: %s", path, bytes.TrimSpace(client.MarshalPublic(k)))
+	}
+	return keys, nil
+}
+
+// twice returns a key that a list has twice, or nil.
+func twice(keys []byte) ed25519.PublicKey {
+	// Equal keys begin alike. Only those that share a beginning are compared.
 	begin := make([]uint64, 0, len(keys)/ed25519.PublicKeySize)
 	for k := range slices.Chunk(keys, ed25519.PublicKeySize) {
 		begin = append(begin, binary.BigEndian.Uint64(k))
 	}
 	slices.Sort(begin)
-	shared := map[uint64]bool{}
+	seen, shared := map[string]bool{}, map[uint64]bool{}
 	for i := 1; i < len(begin); i++ {
 		if begin[i] == begin[i-1] {
 			shared[begin[i]] = true
 		}
 	}
-	if len(shared) == 0 {
-		return keys, nil
-	}
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return nil, fmt.Errorf("config: %w", err)
-	}
-	seen := map[string]bool{}
-	err = each(func(k ed25519.PublicKey) error {
+	for k := range slices.Chunk(keys, ed25519.PublicKeySize) {
 		if !shared[binary.BigEndian.Uint64(k)] {
-			return nil
+			continue
 		}
 		if seen[string(k)] {
-			return errors.New("config: the client is listed twice")
+			return k
 		}
 		seen[string(k)] = true
-		return nil
-	})
-	if err != nil {
-		return nil, err
 	}
-	return keys, nil
+	return nil
 }
