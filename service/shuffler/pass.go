@@ -118,11 +118,12 @@ func (s *Service) noteSession(id wire.ID, end int64) {
 	if now == nil {
 		return
 	}
-	if place, _, ok := now.find(id); !ok || now.sessionEnds[place].Swap(end) == end {
+	place, _, ok := now.find(id)
+	if !ok || now.sessionEnds[place].Swap(end) == end {
 		return
 	}
 	for _, r := range s.live() {
-		s.learnPass(r, id, end)
+		s.learnPass(r, now, place)
 	}
 }
 
@@ -132,14 +133,25 @@ func (s *Service) learnPasses(r *round) {
 	if r.seen == nil || now == nil {
 		return
 	}
-	for place, id := range now.ids {
-		if end := now.sessionEnds[place].Load(); end != 0 {
-			s.learnPass(r, id, end)
-		}
+	for place := range now.ids {
+		s.learnPass(r, now, place)
 	}
 }
 
-func (s *Service) learnPass(r *round, id wire.ID, end int64) {
+// learnPass adds to a round the pass of the session that is known of the client at a place in the roster.
+// If another session becomes known meanwhile, that one's stays.
+func (s *Service) learnPass(r *round, now *roster, place int) {
+	for last := int64(0); ; {
+		end := now.sessionEnds[place].Load()
+		if end == last {
+			return
+		}
+		s.addPass(r, now.ids[place], end)
+		last = end
+	}
+}
+
+func (s *Service) addPass(r *round, id wire.ID, end int64) {
 	one := s.masters.get(end)
 	if one == nil || time.Unix(end, 0).Before(r.deadline) {
 		return // the session ends before the round does
