@@ -129,32 +129,17 @@ func BenchmarkRound(b *testing.B) {
 	}
 	opens, verify := cost()
 
-	cert, key, _, err := endpoint.GenerateCertificate([]string{"localhost"}, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
-	if err != nil {
-		b.Fatal(err)
-	}
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		b.Fatal(err)
-	}
-	forClients, _ := s.Handlers()
+	pair := certificate(b)
 	handshake := 0.0
 	if mode != kept {
 		handshake = handshakes(b, pair, mode, min(n, 10_000))
 	}
-	server, err := endpoint.NewServer(endpoint.ServerConfig{Name: "reports", Address: "127.0.0.1:0", Certificate: pair, Handler: forClients,
-		Share: 1, Tickets: s.TicketKeys, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		b.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- server.Run(ctx) }()
+	address, stop := listen(b, s, pair)
 
 	idle := live()
 	b.ResetTimer()
 	cpu0, wall0 := cpu(), time.Now()
-	child, said := loaded(b, server.Address, mode, file, size)
+	child, said := loaded(b, address, mode, file, size)
 	cpu1, wall1 := cpu(), time.Now()
 	var sent, received float64
 	if _, err := fmt.Sscan(said, &sent, &received); err != nil {
@@ -200,10 +185,7 @@ func BenchmarkRound(b *testing.B) {
 		handshake = (handshake + handshakes(b, pair, mode, min(n, 10_000))) / 2
 	}
 	bound := handshake + opens
-	cancel()
-	if err := <-served; err != nil {
-		b.Error(err)
-	}
+	stop()
 	r := float64(n)
 	used := child.SystemTime() + child.UserTime()
 	wall := wall3.Sub(wall0).Seconds()
@@ -223,6 +205,41 @@ func BenchmarkRound(b *testing.B) {
 		b.Logf("%-8s %8d times, %8.1f s of wall clock, summed over goroutines", name, spent.Count, spent.Seconds)
 	}
 	b.Logf("closed in %v, %d chunks", wall2.Sub(wall1), word.Chunks)
+}
+
+// certificate is that of a server on this machine.
+func certificate(t testing.TB) tls.Certificate {
+	t.Helper()
+	cert, key, _, err := endpoint.GenerateCertificate([]string{"localhost"}, time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
+}
+
+// listen has a shuffler answer clients, as riffle serve shuffler does, until stop is called.
+func listen(t testing.TB, s *node, pair tls.Certificate) (address string, stop func()) {
+	t.Helper()
+	clients, _ := s.Handlers()
+	server, err := endpoint.NewServer(endpoint.ServerConfig{Name: "reports", Address: "127.0.0.1:0", Certificate: pair, Handler: clients,
+		Share: 1, Tickets: s.TicketKeys, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- server.Run(ctx) }()
+	return server.Address, func() {
+		t.Helper()
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // loaded runs the clients' process until it ends, and returns what it used and printed.

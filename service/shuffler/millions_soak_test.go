@@ -5,7 +5,6 @@ package shuffler
 import (
 	"context"
 	"crypto/sha256"
-	"crypto/tls"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -327,36 +326,16 @@ func TestMillions(t *testing.T) {
 	})
 	s.open(ann)
 
-	cert, key, _, err := endpoint.GenerateCertificate([]string{"localhost"}, time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	forClients, forPeers := s.Handlers()
-	server, err := endpoint.NewServer(endpoint.ServerConfig{Name: "reports", Address: "127.0.0.1:0", Certificate: pair, Handler: forClients,
-		Share: 1, Tickets: s.TicketKeys, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- server.Run(ctx) }()
+	address, stop := listen(t, s, certificate(t))
+	defer stop()
+	_, forPeers := s.Handlers()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	peers := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { forPeers.ServeHTTP(w, endpoint.WithPeer(r, Coordinator)) })}
 	go func() { _ = peers.Serve(l) }()
-	defer func() {
-		cancel()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-		_ = peers.Close()
-	}()
+	defer peers.Close()
 
 	seal, err := json.Marshal(w.seal.Keys[0])
 	if err != nil {
@@ -372,7 +351,7 @@ func TestMillions(t *testing.T) {
 		t.Logf("%s: %v, %.1f µs a report of this process's processor time; peak %.0f MiB, live %.0f MiB", name, now.Sub(last).Round(time.Second), 1e6*(used-lastCPU)/float64(n), peak(), live())
 		last, lastCPU = now, used
 	}
-	m := millions{Clients: true, Address: server.Address, Announcement: wire.Encode(ann), N: n, Master: secret, Expires: expires, Seal: seal}
+	m := millions{Clients: true, Address: address, Announcement: wire.Encode(ann), N: n, Master: secret, Expires: expires, Seal: seal}
 	sent := millionsChild(t, m)
 	stage("taken in")
 	word := s.closed(ann)

@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"context"
 	"crypto/sha256"
-	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -25,7 +24,6 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	pure "github.com/riffle-dp/riffle/protocol/shuffler"
 	"github.com/riffle-dp/riffle/protocol/wire"
-	"github.com/riffle-dp/riffle/service/endpoint"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
@@ -49,10 +47,12 @@ func quotaConfig(t *testing.T, expires int64, clients int) (*world, Config) {
 	return w, c
 }
 
-func TestCloserChild(t *testing.T) {
-	f := strings.Split(os.Getenv(closerEnv), "|")
-	if len(f) != 4 {
-		t.Skip("a part of TestClosingUnderQuota")
+// quotaChild returns what a process of these tests works with: a fourth field of the variable is a round's name.
+func quotaChild(t *testing.T, variable string) (w *world, c Config, round string) {
+	t.Helper()
+	f := strings.Split(os.Getenv(variable), "|")
+	if len(f) < 3 {
+		t.Skip("a part of a test under a quota")
 	}
 	expires, err := strconv.ParseInt(f[0], 10, 64)
 	if err != nil {
@@ -63,14 +63,22 @@ func TestCloserChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	debug.SetGCPercent(200) // as riffle serve shuffler does
-	w, c := quotaConfig(t, expires, clients)
+	w, c = quotaConfig(t, expires, clients)
 	c.Store = on(t, store.Config{Domain: "shuffler", URL: f[1], Replicas: 1, Timeout: time.Minute})
+	if len(f) > 3 {
+		round = f[3]
+	}
+	return w, c, round
+}
+
+func TestCloserChild(t *testing.T) {
+	w, c, round := quotaChild(t, closerEnv)
 	c.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	n := w.start(c)
 	os.Stdout.WriteString("\nready\n")
 	for {
 		time.Sleep(20 * time.Millisecond)
-		rec, err := n.loadRecord(t.Context(), f[3])
+		rec, err := n.loadRecord(t.Context(), round)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -236,50 +244,19 @@ func closeUnderQuota(t *testing.T, group string, processes, clients int) time.Du
 const frontendEnv = "RIFFLE_SHUFFLER_FRONTEND"
 
 func TestFrontendChild(t *testing.T) {
-	f := strings.Split(os.Getenv(frontendEnv), "|")
-	if len(f) != 3 {
-		t.Skip("a part of TestFrontendsUnderQuota")
-	}
-	expires, err := strconv.ParseInt(f[0], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	clients, err := strconv.Atoi(f[2])
-	if err != nil {
-		t.Fatal(err)
-	}
-	debug.SetGCPercent(200)
-	w, c := quotaConfig(t, expires, clients)
-	c.FrontendOnly, c.Store = true, on(t, store.Config{Domain: "shuffler", URL: f[1], Replicas: 1, Timeout: time.Minute})
+	w, c, _ := quotaChild(t, frontendEnv)
+	c.FrontendOnly = true
+	clients := len(c.Roster) / 32
 	n := w.start(c)
 	end := n.sessionEnd(time.Now().Unix())
 	for i := range clients { // as an answer to a request for a session does
 		key := millionKey(int64(i))
 		n.noteSession(wire.ClientID(key[:]), end)
 	}
-	cert, key, _, err := endpoint.GenerateCertificate([]string{"localhost"}, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	forClients, _ := n.Handlers()
-	server, err := endpoint.NewServer(endpoint.ServerConfig{Name: "reports", Address: "127.0.0.1:0", Certificate: pair, Handler: forClients,
-		Share: 1, Tickets: n.TicketKeys, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- server.Run(ctx) }()
-	fmt.Printf("\nlistens %s\n", server.Address)
+	address, stop := listen(t, n, certificate(t))
+	fmt.Printf("\nlistens %s\n", address)
 	_, _ = os.Stdin.Read(make([]byte, 1)) // until the parent closes it
-	cancel()
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
+	stop()
 	n.stop()
 }
 
