@@ -33,7 +33,7 @@ func wrongClock(t *testing.T) string {
 	}
 	const now = "	sec, nsec, mono := runtimeNow()\n	if mono == 0 {\n"
 	if strings.Count(string(text), now) != 1 {
-		t.Skip("time.Now of this version of Go is another one")
+		t.Fatal("time.Now of this version of Go is another one: change it otherwise")
 	}
 	changed := strings.Replace(string(text), now, strings.Replace(now, "\n", "\n	sec += fast\n", 1), 1) + `
 var fast = func() (n int64) {
