@@ -33,7 +33,7 @@ var wings = [][]string{
 // imports only packages of its wing that stand after it; those not named stand last.
 var inside = map[string][]string{
 	"dp":        {"dp/amplify/literature", "dp/amplify", "dp/gdp", "dp/pld", "dp/rdp", "dp"},
-	"mechanism": {"mechanism/vecsum/proved", "mechanism/vecsum/prio3", "mechanism/vecsum/pine", "mechanism/vecsum", "mechanism/randomizer", "mechanism/seed", "mechanism/sample", "mechanism/rng"},
+	"mechanism": {"mechanism/vecsum/proved", "mechanism/vecsum/prio3", "mechanism/vecsum/pine", "mechanism/vecsum", "mechanism/toeplitz", "mechanism/randomizer", "mechanism/seed", "mechanism/sample", "mechanism/rng"},
 	"account":   {"account/audit", "account", "account/certificate"},
 	"learn":     {"learn/external", "learn/dataset/mnist", "learn/dataset", "learn/model", "learn/optimize", "learn/feature", "learn/schedule", "learn/statistic", "learn/model/internal/kernel"},
 	"protocol":  {"protocol/client", "protocol/shuffler", "protocol/coordinator", "protocol/ledger", "protocol/mechanism", "protocol/envelope", "protocol/bhttp", "protocol/token", "protocol/wire"},
@@ -92,7 +92,7 @@ var limited = map[string][]string{
 
 // pure packages compute: they neither print, nor read a clock, nor hold state.
 var pure = []string{"dp", "dp/gdp", "dp/pld", "dp/rdp", "dp/amplify", "dp/amplify/literature", "mechanism/randomizer", "mechanism/seed", "mechanism/sample", "learn/optimize", "learn/model", "learn/feature",
-	"protocol/client", "protocol/shuffler", "protocol/coordinator", "protocol/ledger", "protocol/wire", "run/simulate", "account/audit", "learn/schedule", "mechanism/vecsum", "mechanism/vecsum/prio3", "mechanism/vecsum/pine", "mechanism/vecsum/proved", "account/certificate",
+	"protocol/client", "protocol/shuffler", "protocol/coordinator", "protocol/ledger", "protocol/wire", "run/simulate", "account/audit", "learn/schedule", "mechanism/vecsum", "mechanism/vecsum/prio3", "mechanism/vecsum/pine", "mechanism/vecsum/proved", "mechanism/toeplitz", "account/certificate",
 	"run/solve", "protocol/mechanism", "protocol/token", "learn/statistic"}
 
 // source is one non-test file of the module.

@@ -1,0 +1,145 @@
+package toeplitz
+
+import (
+	"fmt"
+	"math"
+)
+
+// mostWork bounds rounds times weights of Banded: one step of the search is three times as many
+// multiplications.
+const mostWork = 1 << 24
+
+// Banded returns the strategy with at most `every` weights (and at most `rounds`) that has the least
+// rms error of `rounds` prefix sums at equal sensitivity, for clients that take part in one of any
+// `every` rounds: a local minimum that a fixed iteration from SquareRoot reaches, with weights
+// rounded to 2^-bits. It is valid for any other number of rounds too.
+//
+// The result is the same on every platform: the search adds, multiplies, divides and takes square
+// roots, each rounded by itself, and nothing else. Rounds times weights may be at most 2^24.
+// Source: toeplitz.md, section 5; banded strategies are of Choquette-Choo et al. 2023 (arXiv:2306.08153).
+func Banded(rounds, every int64, bits int) (Strategy, error) {
+	if rounds < 1 || every < 1 {
+		return Strategy{}, fmt.Errorf("toeplitz: rounds = %d and every = %d must be at least 1", rounds, every)
+	}
+	n := min(rounds, every)
+	if n > MostWeights || rounds > mostWork/n {
+		return Strategy{}, fmt.Errorf("toeplitz: %d rounds with %d weights are too much work", rounds, n)
+	}
+	return rounded(optimal(rounds, every, n), bits)
+}
+
+// optimal returns n coefficients 1 = c_0 ≥ c_1 ≥ … ≥ 0 that minimise the mean squared error of
+// prefix sums times the squared sensitivity.
+func optimal(rounds, every, n int64) []float64 {
+	// c_k is the sum of p_j over j > k, p_j = q_j²/Σq²: any q gives a valid c.
+	q := root(int(n))
+	for k := range n - 1 {
+		q[k] = math.Sqrt(q[k] - q[k+1])
+	}
+	q[n-1] = math.Sqrt(q[n-1])
+	t := &trial{rounds: rounds, every: every, p: make([]float64, n), c: make([]float64, n)}
+	t.b, t.adjoint = make([]float64, rounds), make([]float64, rounds)
+	t.m, t.slope = make([]float64, rounds), make([]float64, n)
+	minimise(q, t.value)
+	t.set(q)
+	return t.c
+}
+
+// trial is a strategy that Banded tries.
+type trial struct {
+	rounds, every int64
+	p, c          []float64 // law of gaps; c_k = Σ_{j>k} p_j, the p of gap j at j−1
+	b, adjoint    []float64 // first column of A·C⁻¹; what E changes by for a change in it
+	m             []float64 // rows of the worst pattern
+	slope         []float64
+}
+
+// set takes p and c from q, and returns Σq².
+func (t *trial) set(q []float64) float64 {
+	var all float64
+	for _, v := range q {
+		all += float64(v * v)
+	}
+	var c float64
+	for j := len(q) - 1; j >= 0; j-- {
+		t.p[j] = float64(q[j]*q[j]) / all
+		c += t.p[j]
+		t.c[j] = c
+	}
+	return all
+}
+
+// value returns E·S, E = Σ (rounds−t)·b_t² and S = Σ m_t², and sets grad to the slope of its logarithm.
+func (t *trial) value(q, grad []float64) float64 {
+	all := t.set(q)
+	e := t.errors()
+	s := t.sensitivity()
+	// Slopes by p: of log E, −, and of log S, from c.
+	var sum, mean float64
+	for j := range t.p {
+		sum += t.slope[j] / s
+		grad[j] = t.correlate(int64(j)+1)/e + sum
+		mean += float64(t.p[j] * grad[j])
+	}
+	for j := range q {
+		grad[j] = 2 * q[j] * (grad[j] - mean) / all
+	}
+	return e * s
+}
+
+// errors computes b, the renewal sequence of p, and the adjoint λ_t = 2(rounds−t)·b_t + Σ_j p_j·λ_{t+j}.
+func (t *trial) errors() (e float64) {
+	n := int64(len(t.p))
+	for i := range t.rounds {
+		var b float64
+		for j := range min(i, n) {
+			b += float64(t.p[j] * t.b[i-1-j])
+		}
+		if i == 0 {
+			b = 1
+		}
+		t.b[i] = b
+		e += float64(float64(t.rounds-i) * float64(b*b))
+	}
+	for i := t.rounds - 1; i >= 0; i-- {
+		l := float64(2*float64(t.rounds-i)) * t.b[i]
+		for j := range min(t.rounds-1-i, n) {
+			l += float64(t.p[j] * t.adjoint[i+1+j])
+		}
+		t.adjoint[i] = l
+	}
+	return e
+}
+
+// correlate returns the slope of E by p_j, Σ_t λ_t·b_{t−j}.
+func (t *trial) correlate(j int64) (sum float64) {
+	for i := j; i < t.rounds; i++ {
+		sum += float64(t.adjoint[i] * t.b[i-j])
+	}
+	return sum
+}
+
+// sensitivity computes S and its slopes by c_k, 2·Σ_j m_{k+j·every}.
+func (t *trial) sensitivity() (s float64) {
+	n := int64(len(t.c))
+	for i := range t.rounds {
+		var m float64
+		if i < n {
+			m = t.c[i]
+		}
+		if i >= t.every {
+			m += t.m[i-t.every]
+		}
+		t.m[i] = m
+		s += float64(m * m)
+	}
+	for i := t.rounds - 1; i >= 0; i-- {
+		if i+t.every < t.rounds {
+			t.m[i] += t.m[i+t.every]
+		}
+		if i < n {
+			t.slope[i] = 2 * t.m[i]
+		}
+	}
+	return s
+}

@@ -1,0 +1,95 @@
+package toeplitz
+
+import (
+	"fmt"
+	"math"
+)
+
+// mostSteps bounds the multiplications of Errors and of one step of Banded.
+const mostSteps = 1 << 31
+
+// settled is how close the last values of a renewal sequence lie where all later ones
+// are taken for the last.
+const settled = 1e-14
+
+// Errors returns the standard deviation of a coordinate of the estimates of X_0 + … + X_t, t <
+// rounds: the root of its mean square over rounds (rms), and the largest (most). The unit is one
+// coordinate of Z_t, times 2^-Bits. Both are norms of rows of A·C⁻¹, A the matrix of prefix sums.
+// No round is void. Relative error 1e-9.
+//
+// It is refused if the work is more than 2^31 multiplications: rounds times weights, unless the rows
+// settle before (toeplitz.md, section 4).
+func (s Strategy) Errors(rounds int64) (rms, most float64, err error) {
+	if err := s.Validate(); err != nil {
+		return 0, 0, err
+	}
+	if rounds < 1 || rounds > 1<<52 {
+		return 0, 0, fmt.Errorf("toeplitz: rounds = %d must lie between 1 and 2^52", rounds)
+	}
+	n := int64(len(s.Weights))
+	p := gaps(s.Weights)
+	var all, weighted float64 // Σ b_t², Σ (rounds−t)·b_t²
+	last := make([]float64, n)
+	unit := math.Ldexp(1, -s.Bits)
+	for t := range rounds {
+		b := 1.
+		if t > 0 {
+			b = 0
+			for j := int64(1); j <= min(t, n); j++ {
+				b += float64(p[j-1] * last[(t-j)%n])
+			}
+			b *= unit
+		}
+		last[t%n] = b
+		all += b * b
+		weighted += float64(rounds-t) * b * b
+		if t%n == n-1 && spread(last) <= settled {
+			left := float64(rounds - 1 - t)
+			all += left * b * b
+			weighted += left * (left + 1) / 2 * b * b
+			break
+		}
+		if t*n > mostSteps {
+			return 0, 0, fmt.Errorf("toeplitz: errors of %d rounds with %d weights are too much work", rounds, n)
+		}
+	}
+	return math.Sqrt(weighted / float64(rounds)), math.Sqrt(all), nil
+}
+
+// gaps returns p_j = w_{j−1} − w_j for j = 1 … n, w_n = 0: 2^Bits times the law of the gaps of
+// the renewal process whose probabilities are the entries of A·C⁻¹.
+func gaps(w []int64) []float64 {
+	p := make([]float64, len(w))
+	for j := range w {
+		p[j] = float64(w[j])
+		if j+1 < len(w) {
+			p[j] -= float64(w[j+1])
+		}
+	}
+	return p
+}
+
+// spread returns the largest minus the smallest of some values.
+func spread(v []float64) float64 {
+	lo, hi := v[0], v[0]
+	for _, x := range v {
+		lo, hi = min(lo, x), max(hi, x)
+	}
+	return hi - lo
+}
+
+// Gain returns by how much the errors are smaller than with Identity at the same sensitivity, for
+// clients that take part in one of any `every` rounds: √(k(T+1)/2) over the rms error, and √(kT) over
+// the largest, k = ⌈T/every⌉ for T = rounds.
+func (s Strategy) Gain(rounds, every int64) (rms, most float64, err error) {
+	rms, most, err = s.Errors(rounds)
+	if err != nil {
+		return 0, 0, err
+	}
+	if every < 1 {
+		return 0, 0, fmt.Errorf("toeplitz: every = %d must be at least 1", every)
+	}
+	t, k := float64(rounds), float64((rounds-1)/every+1)
+	sensitivity := math.Sqrt(s.Squared(rounds, every))
+	return math.Sqrt(k*(t+1)/2) / (rms * sensitivity), math.Sqrt(k*t) / (most * sensitivity), nil
+}
