@@ -50,8 +50,7 @@ type trial struct {
 	rounds, every int64
 	p, c          []float64 // law of gaps; c_k = Σ_{j>k} p_j, the p of gap j at j−1
 	b, adjoint    []float64 // first column of A·C⁻¹; what E changes by for a change in it
-	m             []float64 // rows of the worst pattern
-	slope         []float64
+	m, slope      []float64 // for sensitivity
 }
 
 // set takes p and c from q, and returns Σq².
@@ -73,7 +72,7 @@ func (t *trial) set(q []float64) float64 {
 func (t *trial) value(q, grad []float64) float64 {
 	all := t.set(q)
 	e := t.errors()
-	s := t.sensitivity()
+	s := sensitivity(t.c, t.every, t.m, t.slope)
 	// Slopes by p: of log E, −, and of log S, from c.
 	var sum, mean float64
 	for j := range t.p {
@@ -119,27 +118,26 @@ func (t *trial) correlate(j int64) (sum float64) {
 	return sum
 }
 
-// sensitivity computes S and its slopes by c_k, 2·Σ_j m_{k+j·every}.
-func (t *trial) sensitivity() (s float64) {
-	n := int64(len(t.c))
-	for i := range t.rounds {
-		var m float64
-		if i < n {
-			m = t.c[i]
+// sensitivity computes m, the rows of the worst pattern of c, returns S, the sum of their squares,
+// and sets slope to its slopes by c_k, 2·Σ_j m_{k+j·every}. It overwrites m, which is as long as
+// there are rounds.
+func sensitivity(c []float64, every int64, m, slope []float64) (s float64) {
+	rounds := int64(len(m))
+	clear(m)
+	copy(m, c)
+	for i := range rounds {
+		if i >= every {
+			m[i] += m[i-every]
 		}
-		if i >= t.every {
-			m += t.m[i-t.every]
-		}
-		t.m[i] = m
-		s += float64(m * m)
+		s += float64(m[i] * m[i])
 	}
-	for i := t.rounds - 1; i >= 0; i-- {
-		if i+t.every < t.rounds {
-			t.m[i] += t.m[i+t.every]
+	for i := rounds - 1; i >= 0; i-- {
+		if every < rounds-i {
+			m[i] += m[i+every]
 		}
-		if i < n {
-			t.slope[i] = 2 * t.m[i]
-		}
+	}
+	for k := range slope {
+		slope[k] = 2 * m[k]
 	}
 	return s
 }

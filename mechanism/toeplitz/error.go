@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// mostSteps bounds the multiplications of Errors and of one step of Banded.
+// mostSteps bounds the multiplications of Errors.
 const mostSteps = 1 << 31
 
 // settled is how close the last values of a renewal sequence lie where all later ones
@@ -17,8 +17,8 @@ const settled = 1e-14
 // coordinate of Z_t, times 2^-Bits. Both are norms of rows of A·C⁻¹, A the matrix of prefix sums.
 // No round is void. Relative error 1e-9.
 //
-// It is refused if the work is more than 2^31 multiplications: rounds times weights, unless the rows
-// settle before (toeplitz.md, section 4).
+// It is refused if the work is more than 2^31 multiplications: about rounds times weights, unless the
+// rows settle before (toeplitz.md, section 4).
 func (s Strategy) Errors(rounds int64) (rms, most float64, err error) {
 	if err := s.Validate(); err != nil {
 		return 0, 0, err
@@ -26,30 +26,34 @@ func (s Strategy) Errors(rounds int64) (rms, most float64, err error) {
 	if rounds < 1 || rounds > 1<<52 {
 		return 0, 0, fmt.Errorf("toeplitz: rounds = %d must lie between 1 and 2^52", rounds)
 	}
-	n := int64(len(s.Weights))
+	n := len(s.Weights)
 	p := gaps(s.Weights)
 	var all, weighted float64 // Σ b_t², Σ (rounds−t)·b_t²
-	last := make([]float64, n)
+	var work int64
 	unit := math.Ldexp(1, -s.Bits)
+	recent := make([]float64, 0, 2*n) // the last n of b and some before
 	for t := range rounds {
+		if len(recent) == 2*n {
+			recent = append(recent[:0], recent[n:]...)
+		}
 		b := 1.
 		if t > 0 {
 			b = 0
-			for j := int64(1); j <= min(t, n); j++ {
-				b += float64(p[j-1] * last[(t-j)%n])
+			for j, v := range p[:min(n, len(recent))] {
+				b += float64(v * recent[len(recent)-1-j])
 			}
 			b *= unit
 		}
-		last[t%n] = b
-		all += b * b
-		weighted += float64(rounds-t) * b * b
-		if t%n == n-1 && spread(last) <= settled {
+		recent = append(recent, b)
+		all += float64(b * b)
+		weighted += float64(float64(rounds-t) * float64(b*b))
+		if len(recent) == 2*n && spread(recent[n:]) <= settled {
 			left := float64(rounds - 1 - t)
-			all += left * b * b
-			weighted += left * (left + 1) / 2 * b * b
+			all += float64(left * float64(b*b))
+			weighted += float64(left * (left + 1) / 2 * float64(b*b))
 			break
 		}
-		if t*n > mostSteps {
+		if work += int64(min(n, len(recent))); work > mostSteps {
 			return 0, 0, fmt.Errorf("toeplitz: errors of %d rounds with %d weights are too much work", rounds, n)
 		}
 	}

@@ -3,8 +3,8 @@ package toeplitz
 import "math"
 
 const (
-	memory = 12  // pairs of steps and changes of slope that are kept
-	most   = 400 // steps
+	memory     = 12  // pairs of steps and changes of slope that are kept
+	mostSearch = 400 // steps
 )
 
 // minimise moves x to a local minimum of a positive function, which sets grad to the slope of its
@@ -15,7 +15,7 @@ func minimise(x []float64, f func(x, grad []float64) float64) {
 	grad, next, nextGrad := make([]float64, n), make([]float64, n), make([]float64, n)
 	value := f(x, grad)
 	var steps, changes [][]float64
-	for range most {
+	for range mostSearch {
 		direction := quasiNewton(grad, steps, changes)
 		slope := dot(grad, direction)
 		if !(slope < 0) {
@@ -31,7 +31,7 @@ func minimise(x []float64, f func(x, grad []float64) float64) {
 			length = min(1, .1/math.Sqrt(-slope))
 		}
 		better := false
-		for range 40 {
+		for range 40 { // halvings
 			for i := range x {
 				next[i] = x[i] + float64(length*direction[i])
 			}
