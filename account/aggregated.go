@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/toeplitz"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
@@ -14,7 +17,12 @@ func (q Query) aggregated() bool { return q.isSum() && q.NoiseBy == vecsum.ByAgg
 
 // ofSum returns the question about sums with Gaussian noise of Sigma.
 func (q Query) ofSum() Query {
+	every := q.Every
 	q = q.single(dp.GaussianSum, q.Sigma)
+	q.Every, q.Strategy = 0, ""
+	if every != 0 {
+		q.Rounds = 1 // of which Together has the noise
+	}
 	if q.Participation == dp.Once {
 		// A client is in one batch, and whoever else is in it does not matter.
 		q.Participation, q.Population, q.Reports, q.Rounds, q.Colluders = dp.All, q.Reports, 0, 1, 0
@@ -35,16 +43,53 @@ func (q Query) validateAggregated() error {
 	case q.HiddenReports || q.AdaptiveWithinRound:
 		return errors.New("account: a vector sum reveals its number of clients, and its clients do not see each other's reports")
 	}
-	if err := q.single(dp.GaussianSum, q.Sigma).Validate(); err != nil {
+	single := q.ofSum()
+	single.Rounds = q.Rounds
+	if err := single.Validate(); err != nil {
+		return err
+	}
+	if err := q.validateEvery(); err != nil {
 		return err
 	}
 	_, err := q.design()
 	return err
 }
 
+// mostRows bounds the rounds for which a strategy is made.
+const mostRows = 1 << 16
+
+// validateEvery checks what a question says of correlated noise.
+func (q Query) validateEvery() error {
+	switch {
+	case q.Every == 0 && q.Strategy == "":
+		return nil
+	case q.Every < 2:
+		return fmt.Errorf("account: every = %d must be at least 2: for clients that take part in all rounds correlated noise gains 1.2 at most, so independent noise is added", q.Every)
+	case q.Rounds > mostRows:
+		return fmt.Errorf("account: rounds = %d of correlated noise must be at most %d", q.Rounds, mostRows)
+	case q.Participation != dp.All:
+		return fmt.Errorf("account: every = %d goes with participation %s, not %s: no chance is credited to clients who count their rounds themselves", q.Every, dp.All, q.Participation)
+	case q.Strategy != "" && !slices.Contains(toeplitz.Kinds, q.Strategy):
+		return fmt.Errorf("account: strategy %q must be one of %v", q.Strategy, toeplitz.Kinds)
+	}
+	return nil
+}
+
+// strategy returns how the noise is correlated.
+func (q Query) strategy() (toeplitz.Strategy, error) {
+	return toeplitz.New(q.Strategy, q.Rounds, q.Every)
+}
+
 // design returns the round: the law of the noise does not depend on the radius, and hardly on
 // how many clients there are.
 func (q Query) design() (vecsum.Aggregated, error) {
+	if q.Every != 0 {
+		s, err := q.strategy()
+		if err != nil {
+			return vecsum.Aggregated{}, err
+		}
+		return vecsum.NewCorrelated(min(q.Population, 1<<32), q.Sum.Dim, 1, q.Sigma, s)
+	}
 	return vecsum.NewAggregated(min(q.Population, 1<<32), q.Sum.Dim, 1, q.Sigma)
 }
 
@@ -57,6 +102,12 @@ func (q Query) sumOfAggregators() (g Query, tail float64, err error) {
 	}
 	g = q.ofSum()
 	worth, tail, err := p.Sigma(q.times())
+	if err == nil && q.Every != 0 {
+		var s toeplitz.Strategy
+		if s, err = q.strategy(); err == nil {
+			worth, err = p.Together(s, 0, q.Rounds, q.Every)
+		}
+	}
 	g.Sigma = min(worth, dp.MaxSigma)
 	return g, tail, err
 }
@@ -82,6 +133,13 @@ func planAggregated(ctx context.Context, target float64, q Query, solve string) 
 		return q, Reply{}, err
 	}
 	q.Sigma = g.Sigma
+	if q.Every != 0 {
+		s, err := q.strategy()
+		if err != nil {
+			return q, Reply{}, err
+		}
+		q.Sigma *= math.Sqrt(s.Squared(q.Rounds, q.Every)) * (1 + 0x1p-40)
+	}
 	r, err := Answer(ctx, q, "best")
 	if err != nil {
 		return q, Reply{}, err

@@ -2,6 +2,7 @@ package account
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"math"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/toeplitz"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
@@ -44,6 +46,13 @@ type DocumentDesign struct {
 	// Released is the standard deviation of both aggregators' noise on a coordinate of the sum, in
 	// clip norms: sqrt(2) times what one alone has. Sigma of the query counts one.
 	Released float64 `json:"sigma_released"`
+	// Weights are those that sums have in what is released of a round, its own first, in units of
+	// 2^-Bits, if the noise is correlated over rounds. Variance and Released are of such a release. Gain is the ratio
+	// of the root mean squared errors of the sums over all rounds so far, with independent noise
+	// of equal cost and with this.
+	Weights []int64 `json:"weights,omitempty"`
+	Bits    int     `json:"weight_bits,omitempty"`
+	Gain    float64 `json:"gain,omitempty"`
 }
 
 // DocumentBound is one bound. Eps and Delta are null if it does not apply; Note then says
@@ -84,8 +93,11 @@ type DocumentQuery struct {
 	Messages      int64            `json:"messages,omitempty"` // of each client in a round; absent: one
 	DocumentSum
 	NoiseBy vecsum.NoiseBy `json:"noise_by,omitempty"` // of a vector sum; absent: clients
-	Delta   *float64       `json:"delta,omitempty"`
-	Eps     *float64       `json:"eps,omitempty"`
+	// Every and Strategy are of noise that is correlated over rounds; absent: it is independent.
+	Every    int64         `json:"every,omitempty"`
+	Strategy toeplitz.Kind `json:"strategy,omitempty"`
+	Delta    *float64      `json:"delta,omitempty"`
+	Eps      *float64      `json:"eps,omitempty"`
 }
 
 // DocumentSum is the vector sum of a query.
@@ -129,6 +141,9 @@ func (r Reply) Document() Document {
 	}
 	if q.isSum() {
 		out.Query.DocumentSum, out.Query.NoiseBy = NewDocumentSum(q.Sum), q.NoiseBy
+		if out.Query.Every = q.Every; q.Every != 0 {
+			out.Query.Strategy = cmp.Or(q.Strategy, toeplitz.Band)
+		}
 	}
 	out.Design = q.documentDesign()
 	if q.AskDelta {
@@ -152,7 +167,19 @@ func (q Query) documentDesign() *DocumentDesign {
 	if err != nil {
 		return nil
 	}
-	return &DocumentDesign{p.Steps, p.Bound, p.Variance, math.Sqrt(2*float64(p.Variance)) / float64(p.Steps)}
+	d := &DocumentDesign{Steps: p.Steps, Bound: p.Bound, Variance: p.Variance, Released: math.Ldexp(math.Sqrt(2*float64(p.Variance))/float64(p.Steps), -p.Bits)}
+	if q.Every == 0 {
+		return d
+	}
+	s, err := q.strategy()
+	if err != nil {
+		return nil
+	}
+	d.Bits, d.Weights = s.Bits, s.Weights
+	if d.Gain, _, err = s.Gain(q.Rounds, q.Every); err != nil {
+		return nil
+	}
+	return d
 }
 
 func documentBound(b dp.Bound, applies bool) DocumentBound {

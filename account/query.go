@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/toeplitz"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
@@ -62,6 +63,13 @@ type Query struct {
 	// Sigma, of which Sum says no more than Dim; nothing is asked of other clients, so Colluders is
 	// allowed, and counts only where chance does.
 	NoiseBy vecsum.NoiseBy
+	// Every, if not 0, says that each client takes part in at most one of so many consecutive rounds, by
+	// its own count, and that the noise is correlated over rounds by Strategy; Sigma is then
+	// that of one round's release (vecsum.Aggregated.Sigma). Who takes part is no secret, so Participation
+	// is dp.All. It needs noise by aggregators.
+	Every int64
+	// Strategy says how the noise is correlated; "": toeplitz.Band.
+	Strategy toeplitz.Kind
 }
 
 // maxRounds keeps products of rounds and losses far from overflow.
@@ -72,6 +80,8 @@ func (q Query) Validate() error {
 	switch {
 	case q.isSum():
 		return q.validateSum()
+	case q.Every != 0 || q.Strategy != "":
+		return fmt.Errorf("account: every = %d and strategy %q go with class %s and noise by %s", q.Every, q.Strategy, VectorSumClass, vecsum.ByAggregators)
 	case q.NoiseBy != "":
 		return fmt.Errorf("account: noise-by %s goes with class %s, not %q", q.NoiseBy, VectorSumClass, q.Class)
 	case q.Sum != (vecsum.Params{}):

@@ -67,6 +67,8 @@ func (q Query) validateSum() error {
 		return q.validateAggregated()
 	case q.NoiseBy != "" && q.NoiseBy != vecsum.ByClients:
 		return fmt.Errorf("account: noise-by %q must be %s or %s", q.NoiseBy, vecsum.ByClients, vecsum.ByAggregators)
+	case q.Every != 0 || q.Strategy != "":
+		return fmt.Errorf("account: every = %d and strategy %q go with noise by %s", q.Every, q.Strategy, vecsum.ByAggregators)
 	case a.Eps0 != 0 || a.Sigma != 0 || a.Symbols != 0 || a.TV != 0:
 		return fmt.Errorf("account: eps0 = %v, sigma = %v, symbols = %d, total variation %v are of single reports: a vector sum has its own noise",
 			a.Eps0, a.Sigma, a.Symbols, a.TV)
@@ -108,7 +110,7 @@ func (q Query) times() int64 {
 	if q.Participation == dp.Once {
 		return 1
 	}
-	return q.Rounds
+	return q.Rounds // with Every, all: what a client adds to one is in later ones, too
 }
 
 // always says whether everyone who could be in a round is in it.
@@ -304,6 +306,9 @@ func sumGaussian(ctx context.Context, q Query) (answer, error) {
 		return r.Bounds[0].Bound, nil
 	}
 	worth := func(g Query) string {
+		if q.Every != 0 {
+			return fmt.Sprintf("%d rounds count as one of sigma = %.6g", q.Rounds, g.Sigma)
+		}
 		if q.aggregated() {
 			return fmt.Sprintf("the aggregators' noise counts as sigma = %.6g of the sum, mu = 2/sigma whatever k", g.Sigma)
 		}

@@ -93,7 +93,7 @@ func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 	if ok, err := p.sum(fs); ok || err != nil {
 		q.Trust, q.Sum = "", p.vecsum.params() // the class decides the trust
 		if p.aggregated() {
-			q.NoiseBy = p.vecsum.by
+			q.NoiseBy, q.Every, q.Strategy = p.vecsum.by, p.vecsum.every, p.vecsum.strategy
 		}
 		if err != nil {
 			return q, err

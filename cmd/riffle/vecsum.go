@@ -11,6 +11,7 @@ import (
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/dp/gdp"
+	"github.com/riffle-dp/riffle/mechanism/toeplitz"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/run/setting"
 )
@@ -24,9 +25,11 @@ type sumFlags struct {
 	noise                 vecsum.NoiseKind
 	variance, honest      float64
 	by                    vecsum.NoiseBy
+	every                 int64
+	strategy              toeplitz.Kind
 }
 
-var sumFlagNames = []string{"dim", "noise", "noise-bits", "variance", "grid", "n-min", "honest", "noise-by"}
+var sumFlagNames = []string{"dim", "noise", "noise-bits", "variance", "grid", "n-min", "honest", "noise-by", "every", "strategy"}
 
 // ofClients are the flags for noise that clients add.
 var ofClients = []string{"noise", "noise-bits", "variance", "grid", "n-min", "honest"}
@@ -43,6 +46,10 @@ func (s *sumFlags) flags(cmd *cobra.Command) {
 	})
 	s.noiseFlags(cmd)
 	s.byFlag(cmd)
+	bind(cmd, setting.Table{
+		{Name: "every", Into: &s.every, Help: "with --noise-by aggregators: each client takes part in at most one of so many consecutive rounds, by its own count, and the noise is correlated over rounds"},
+		{Name: "strategy", Into: &s.strategy, Values: toeplitz.Describe(), Help: "how the noise of --every is correlated: %s"},
+	})
 }
 
 func (s *sumFlags) byFlag(cmd *cobra.Command) {
@@ -100,6 +107,19 @@ func (p *protocolFlags) sum(fs *pflag.FlagSet) (bool, error) {
 	}
 	if p.adjacency != dp.ReplaceOne {
 		return true, usage("--adjacency %s is refused with --randomizer %s: bounds are for a client replaced", p.adjacency, vecsumName)
+	}
+	if !p.aggregated() {
+		for _, name := range []string{"every", "strategy"} {
+			if fs.Changed(name) {
+				return true, usage("--%s is of noise that aggregators add: give --noise-by aggregators, --sigma and --dim", name)
+			}
+		}
+	}
+	if fs.Changed("strategy") && !fs.Changed("every") {
+		return true, usage("--strategy goes with --every, the number of rounds of which a client takes part in one at most")
+	}
+	if fs.Changed("every") && p.vecsum.every == 0 {
+		return true, usage("--every 0 must be at least 2")
 	}
 	if p.aggregated() {
 		for _, name := range ofClients {

@@ -94,15 +94,18 @@ func byteLen(d dType, shape []int) (int, error) {
 	return n, nil
 }
 
-// New returns a tensor with a copy of v, of F32 or F64.
-func New[T float32 | float64](name string, shape []int, v []T) Tensor {
+// element is what Go has for elements of F32, F64 and I64.
+type element interface{ float32 | float64 | int64 }
+
+// New returns a tensor with a copy of v, of F32, F64 or I64.
+func New[T element](name string, shape []int, v []T) Tensor {
 	data := make([]byte, binary.Size(v))
 	_, _ = binary.Encode(data, binary.LittleEndian, v) // data has v's size
 	return Tensor{name, dtypeOf[T](), slices.Clone(shape), data}
 }
 
-// Values returns the elements of an F32 or F64 tensor, bit for bit.
-func Values[T float32 | float64](t Tensor) ([]T, error) {
+// Values returns the elements of an F32, F64 or I64 tensor, bit for bit.
+func Values[T element](t Tensor) ([]T, error) {
 	if err := t.check(dtypeOf[T]()); err != nil {
 		return nil, err
 	}
@@ -111,9 +114,12 @@ func Values[T float32 | float64](t Tensor) ([]T, error) {
 	return v, err
 }
 
-func dtypeOf[T float32 | float64]() dType {
-	if binary.Size(T(0)) == 4 {
+func dtypeOf[T element]() dType {
+	switch any(T(0)).(type) {
+	case float32:
 		return F32
+	case int64:
+		return I64
 	}
 	return F64
 }

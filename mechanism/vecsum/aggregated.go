@@ -8,6 +8,7 @@ import (
 	"github.com/riffle-dp/riffle/internal/tail"
 	"github.com/riffle-dp/riffle/mechanism/rng"
 	"github.com/riffle-dp/riffle/mechanism/sample"
+	"github.com/riffle-dp/riffle/mechanism/toeplitz"
 )
 
 // NoiseBy says who adds the noise of a vector sum.
@@ -38,6 +39,12 @@ type Aggregated struct {
 	Variance uint64
 	// Ones, if not 0, makes this a round of counts, with Radius √Ones: see Params.
 	Ones int
+	// Bits and Weight are for noise that is correlated over rounds. What is released of a round is then
+	// the sum of this round's and earlier rounds' vectors with integer weights, and Variance is that
+	// of its noise, in squares of a step of weight 1. 2^Bits is the weight of the round's own vectors, Weight
+	// the sum of all weights. 0 and 0: a round's own sum is released.
+	Bits   int
+	Weight int64
 }
 
 // aggregators is the number of aggregators, each of which adds noise.
@@ -85,6 +92,25 @@ func NewAggregatedOnes(users int64, dim, ones int, sigma float64) (Aggregated, e
 	return Aggregated{Users: users, Dim: dim, Radius: onesRadius(ones), Ones: ones}.withNoise(sigma)
 }
 
+// NewCorrelated is NewAggregated for sums that a strategy's weights make of several rounds' sums. sigma is
+// the noise of what is released over the weight of a round's own vectors.
+func NewCorrelated(users int64, dim int, radius, sigma float64, strategy toeplitz.Strategy) (Aggregated, error) {
+	if err := dp.CheckSigma(sigma); err != nil {
+		return Aggregated{}, err
+	}
+	if dim < 1 || dim > maxDim {
+		return Aggregated{}, fmt.Errorf("vecsum: dim = %d must lie between 1 and 2^24", dim)
+	}
+	if err := strategy.Validate(); err != nil {
+		return Aggregated{}, err
+	}
+	p := Aggregated{Users: users, Dim: dim, Radius: radius, Bits: strategy.Bits}
+	for _, w := range strategy.Weights {
+		p.Weight += w
+	}
+	return p.withNoise(sigma)
+}
+
 // withNoise sets steps, bound and noise.
 func (p Aggregated) withNoise(sigma float64) (Aggregated, error) {
 	for radius := int64(fineSteps); ; radius /= 2 {
@@ -93,7 +119,7 @@ func (p Aggregated) withNoise(sigma float64) (Aggregated, error) {
 			// Proofs tell the least of a vector where the bound is a power of two.
 			p.Steps, p.Bound = isqrt(radius*radius/int64(p.Ones)), radius
 		}
-		if s := sigma * p.half(); s <= mostDeviation*(1-0x1p-20) && p.Steps > 0 {
+		if s := sigma * p.half() * p.scale(); s <= mostDeviation*(1-0x1p-20) && p.Steps > 0 {
 			// Rounded up by more than floating point may have lost.
 			p.Variance = uint64(math.Ceil(s*s*(1+0x1p-40))) + spread + 1
 			break
@@ -133,7 +159,9 @@ func (p Aggregated) validate() error {
 		return fmt.Errorf("vecsum: norm bound %d must lie between %d, which rounded inputs need, and 2^24", p.Bound, p.Steps+halfRoot(p.Dim))
 	case p.Variance <= spread || p.Variance > mostDeviation*mostDeviation:
 		return fmt.Errorf("vecsum: noise variance %d must be above %d and at most 2^54", p.Variance, spread)
-	case float64(p.Users)*float64(p.Bound)+p.reach() >= 1<<61:
+	case p.Bits < 0 || p.Bits > 16 || p.Weight < 0 || p.Weight > 1<<40 || (p.Bits > 0 || p.Weight > 0) && p.Weight < 1<<p.Bits:
+		return fmt.Errorf("vecsum: weights of %d in all must be 0, or at least 2^%d and at most 2^40", p.Weight, p.Bits)
+	case p.most(p.Users) >= 1<<61:
 		return fmt.Errorf("vecsum: counts of %d users exceed 2^61", p.Users)
 	}
 	return nil
@@ -146,7 +174,9 @@ func (p Aggregated) validate() error {
 //
 // Result: σ rounded down, tail rounded up; replace-one, for an observer that knows all but one
 // client and one aggregator's noise. Needs: one honest aggregator, which shows one sum a round;
-// ε of all rounds together at most MostEps. Source: vecsum.md, section 9, Theorem.
+// ε of all rounds together at most MostEps. Source: vecsum.md, section 9, Theorem. Of correlated noise
+// it is the σ of one release over the weight of the round's own vectors, and what rounds cost together
+// follows from the strategy: see Together.
 func (p Aggregated) Sigma(rounds int64) (sigma, tail float64, err error) {
 	if err := p.validate(); err != nil {
 		return 0, 0, err
@@ -154,8 +184,36 @@ func (p Aggregated) Sigma(rounds int64) (sigma, tail float64, err error) {
 	if rounds < 1 {
 		return 0, 0, fmt.Errorf("vecsum: rounds = %d must be at least 1", rounds)
 	}
-	sigma = math.Sqrt(float64(p.Variance-spread)) / p.half() * (1 - 0x1p-49)
+	sigma = math.Sqrt(float64(p.Variance-spread)) / (p.half() * p.scale()) * (1 - 0x1p-49)
 	return sigma, smoothing(spread, p.Dim) * float64(rounds) * (1 + math.Exp(MostEps)) * (1 + 0x1p-40), nil
+}
+
+// Together returns the σ of one sum that costs what the rounds from ≤ t < to (from 0) of correlated noise cost
+// together, for a client that is in one of any every rounds at most: its μ ≤ 2/σ. The rounds count whether
+// anything was released of them or not.
+//
+// Result: rounded down; as for Sigma, whose tail is to be added. Needs: as for Sigma, and weights
+// of the strategy that p was made for. Source: toeplitz.md; vecsum.md, section 11.
+func (p Aggregated) Together(strategy toeplitz.Strategy, from, to, every int64) (sigma float64, err error) {
+	if err := strategy.Validate(); err != nil {
+		return 0, err
+	}
+	if every < 1 || from < 0 || to <= from {
+		return 0, fmt.Errorf("vecsum: rounds %d to %d, every %d, must be at least 1", from, to, every)
+	}
+	if strategy.Bits != p.Bits {
+		return 0, fmt.Errorf("vecsum: weights of %d bits, the noise is for %d", strategy.Bits, p.Bits)
+	}
+	one, _, err := p.Sigma(1)
+	return one / math.Sqrt(strategy.Between(from, to, every)) * (1 - 0x1p-49), err
+}
+
+// scale returns the weight of a round's own vectors in what is released.
+func (p Aggregated) scale() float64 { return math.Ldexp(1, p.Bits) }
+
+// most bounds a coordinate of what is released of so many clients of each round, with probability 1 − e^−60.
+func (p Aggregated) most(clients int64) float64 {
+	return float64(clients)*float64(p.Bound)*float64(max(1, p.Weight)) + p.reach()
 }
 
 // half returns half the largest distance of two rounded inputs, in steps; of counts to the rounding
@@ -250,7 +308,10 @@ func (p Aggregated) CheckSum(sum []int64, clients int64) error {
 	if err := p.check(sum, clients); err != nil {
 		return err
 	}
-	most := float64(clients)*float64(p.Bound) + p.reach()
+	if p.Weight > 0 {
+		clients = p.Users // earlier rounds may have had more
+	}
+	most := p.most(clients)
 	for j, c := range sum {
 		if !(math.Abs(float64(c)) <= most) {
 			return fmt.Errorf("vecsum: sum %d is %d, beyond %g", j, c, most)
@@ -274,9 +335,13 @@ func (p Aggregated) check(sum []int64, clients int64) error {
 }
 
 // NoiseVariance bounds the variance of one coordinate of the estimate of the sum of n inputs, in
-// squared units of the input: the noise of all aggregators, and of rounding.
+// squared units of the input: the noise of all aggregators, and of rounding. Of correlated noise it is
+// that of a sum over many rounds, a round.
 func (p Aggregated) NoiseVariance(n int64) float64 {
 	noise := aggregators * float64(p.Variance)
+	if p.Weight > 0 {
+		noise /= float64(p.Weight) * float64(p.Weight)
+	}
 	if p.Ones == 0 {
 		noise += float64(n) / 4
 	}
@@ -293,11 +358,12 @@ func (p Aggregated) Step() float64 {
 
 // MeanBound returns a bound, in the units of the inputs, that the ℓ₂ norm of the mean of n
 // honest clients exceeds with probability at most chance, whatever the inputs. The sum of
-// discrete Gaussian variables is sub-Gaussian with the sum of their parameters.
-func (p Aggregated) MeanBound(n int64, chance float64) float64 {
+// discrete Gaussian variables is sub-Gaussian with the sum of their parameters. deviation is that of
+// correlated noise once it is recovered (toeplitz.Strategy.Deviation), otherwise 1.
+func (p Aggregated) MeanBound(n int64, chance, deviation float64) float64 {
 	if n < 1 {
 		return 0
 	}
-	length := math.Sqrt(aggregators*float64(p.Variance)) * tail.Length(p.Dim, math.Log(1/chance))
+	length := math.Sqrt(aggregators*float64(p.Variance)) * deviation / p.scale() * tail.Length(p.Dim, math.Log(1/chance))
 	return p.Step() * (float64(p.Bound) + length/float64(n)) * (1 + 0x1p-40)
 }

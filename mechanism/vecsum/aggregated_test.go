@@ -262,7 +262,7 @@ func TestAggregatedNoise(t *testing.T) {
 	if got := p.NoiseVariance(0); math.Abs(got/square-1) > .06 {
 		t.Errorf("NoiseVariance = %v, measured %v", got, square)
 	}
-	if length, most := math.Sqrt(square*dim)/1000, p.MeanBound(1000, 1e-9); !(length <= most) {
+	if length, most := math.Sqrt(square*dim)/1000, p.MeanBound(1000, 1e-9, 1); !(length <= most) {
 		t.Errorf("a mean of noise of length %v, bound %v", length, most)
 	}
 	sum[7] = 1000*p.Bound + int64(p.reach()) + 1

@@ -25,6 +25,22 @@ func CheckIn(src rng.Source, gamma float64) bool {
 	return sample.Bernoulli(src, gamma)
 }
 
+// FirstRound draws the first round in which a client may take part of a task where each is in one of
+// every rounds at most: uniform among the first `every`, so that not all come at once. It is no chance that
+// privacy counts on.
+func FirstRound(src rng.Source, every int64) int64 {
+	return 1 + int64(sample.Uniform(src, uint64(every)))
+}
+
+// Turn says whether a client takes part in a round of such a task: if at least `every` rounds have begun
+// since the last in which it did (0: there was none), and none before its first.
+func Turn(every, first, last, round int64) bool {
+	if last == 0 {
+		return round >= first
+	}
+	return round-last >= every
+}
+
 // ClipMode says how a gradient outside the ball is brought into it. Both modes give the same
 // guarantee; they change gradients in different ways.
 type ClipMode string

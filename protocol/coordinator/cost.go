@@ -65,6 +65,18 @@ func (c *Coordinator) event(k int64) (dp.Round, error) {
 		e.Trust = c.config.Trust
 		return e, err
 	}
+	if m, _, ok := c.config.correlation(); ok {
+		// Rounds cost together what their numbers say, whoever takes part, and void ones are charged with
+		// the next: toeplitz.md.
+		var charged int64
+		for _, e := range c.config.Ledger.Entries() {
+			if e.Round <= c.Round {
+				charged = e.Round
+			}
+		}
+		report, err := m.Charged(charged, c.Round+1, c.config.Every)
+		return dp.Round{Report: report, Trust: c.config.Trust, Participation: dp.All, Population: k, Reports: k, Realised: true}, err
+	}
 	e := dp.Round{
 		Report: c.config.Report, Trust: c.config.Trust, Participation: c.config.Participation,
 		Population: c.config.Population, Reports: k, Realised: true,

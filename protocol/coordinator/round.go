@@ -16,6 +16,7 @@ import (
 	"github.com/riffle-dp/riffle/learn/optimize"
 	"github.com/riffle-dp/riffle/learn/schedule"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/mechanism/toeplitz"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
@@ -94,6 +95,26 @@ type Config struct {
 	// their policies may refuse. Who stays away is then no chance: a round of fewer reports than were
 	// asked for is charged as if only those who reported had been asked.
 	Declinable bool
+	// Every says that a client takes part in at most one of so many consecutive rounds, by its own
+	// count. It is required, with participation check-in, for a mechanism whose noise is correlated
+	// over rounds, and for no other. No chance is then credited.
+	Every int64
+}
+
+// correlated is a mechanism whose noise may be correlated over rounds. What is released of a round
+// is then made of its sum and those of earlier rounds: *mechanism.AggregatedSum.
+type correlated interface {
+	Correlation() (toeplitz.Strategy, bool)
+	Charged(from, to, every int64) (dp.Report, error)
+	Recovered(mean, sum []float64, n int64)
+}
+
+// correlation returns the mechanism and its strategy if the noise is correlated.
+func (c Config) correlation() (m correlated, s toeplitz.Strategy, ok bool) {
+	if m, ok = c.Mechanism.(correlated); ok {
+		s, ok = m.Correlation()
+	}
+	return m, s, ok
 }
 
 // Fewer returns the number of a round's reports that are charged as hiding nobody: those of the
@@ -125,6 +146,8 @@ type Coordinator struct {
 	reports randomizer.Mechanism
 	batch   [32]byte
 	mean    []float64
+	// recovery undoes the correlation of the noise; nil if there is none.
+	recovery *toeplitz.Recovery
 }
 
 // New returns the coordinator before round 1.
@@ -179,8 +202,18 @@ func New(c Config) (*Coordinator, error) {
 	default:
 		return nil, fmt.Errorf("coordinator: participation %q cannot be run", c.Participation)
 	}
+	_, strategy, related := c.correlation()
+	if related != (c.Every != 0) || related && (c.Every < 2 || c.Participation != dp.CheckIn) {
+		return nil, fmt.Errorf("coordinator: every = %d with participation %s: at least 2 with %s and noise that is correlated over rounds, otherwise 0", c.Every, c.Participation, dp.CheckIn)
+	}
 	co := &Coordinator{config: c, mean: make([]float64, c.Mechanism.Facts().Dim), Parameters: make([]float32, len(c.Optimizer.Point()))}
 	co.publish()
+	if related {
+		var err error
+		if co.recovery, err = toeplitz.NewRecovery(strategy, len(co.mean)); err != nil {
+			return nil, fmt.Errorf("coordinator: %w", err)
+		}
+	}
 	return co, nil
 }
 
@@ -321,7 +354,9 @@ func (c *Coordinator) End(tallies ...*Tally) (accepted, rejected int64, err erro
 				return accepted, rejected, fmt.Errorf("%w: %w", ErrRange, err)
 			}
 		}
-		c.config.Mechanism.Estimate(c.mean, sum, accepted)
+		if err := c.estimate(sum, accepted); err != nil {
+			return accepted, rejected, err
+		}
 		c.shorten(accepted)
 		if err := c.learn(accepted); err != nil {
 			return accepted, rejected, err
@@ -330,6 +365,20 @@ func (c *Coordinator) End(tallies ...*Tally) (accepted, rejected int64, err erro
 	}
 	c.Round, c.opened, c.batch = c.opened, 0, [32]byte{}
 	return accepted, rejected, nil
+}
+
+// estimate computes the mean of n messages.
+func (c *Coordinator) estimate(sum []int64, n int64) error {
+	if c.recovery == nil {
+		c.config.Mechanism.Estimate(c.mean, sum, n)
+		return nil
+	}
+	recovered, err := c.recovery.Recover(c.opened, sum)
+	if err != nil {
+		return fmt.Errorf("coordinator: %w", err)
+	}
+	c.config.Mechanism.(correlated).Recovered(c.mean, recovered, n)
+	return nil
 }
 
 // learn takes the step with the mean of n messages.
@@ -378,11 +427,17 @@ type State struct {
 	// be received again.
 	Opened int64
 	Batch  [32]byte
+	// Recovery is what later rounds' recovery needs of earlier ones, where noise is correlated.
+	Recovery toeplitz.State
 }
 
 // State returns a copy of the coordinator's state.
 func (c *Coordinator) State() State {
-	return State{Round: c.Round, Optimizer: c.config.Optimizer.State(), Charged: c.config.Ledger.Entries(), Opened: c.opened, Batch: c.batch}
+	s := State{Round: c.Round, Optimizer: c.config.Optimizer.State(), Charged: c.config.Ledger.Entries(), Opened: c.opened, Batch: c.batch}
+	if c.recovery != nil {
+		s.Recovery = c.recovery.State()
+	}
+	return s
 }
 
 // Restore brings a new coordinator of the same configuration to s.
@@ -398,13 +453,20 @@ func (c *Coordinator) Restore(s State) error {
 	} else if n > 0 && s.Charged[n-1].Round == s.Round+1 && s.Opened == 0 {
 		return fmt.Errorf("coordinator: round %d is charged in a state that does not say for which batch", s.Charged[n-1].Round)
 	}
+	recovery := c.recovery
+	if _, strategy, ok := c.config.correlation(); ok {
+		var err error
+		if recovery, err = toeplitz.RestoreRecovery(strategy, len(c.mean), s.Recovery); err != nil {
+			return fmt.Errorf("coordinator: %w", err)
+		}
+	}
 	if err := c.config.Optimizer.Restore(s.Optimizer); err != nil {
 		return err
 	}
 	if err := c.config.Ledger.Restore(s.Charged); err != nil {
 		return err
 	}
-	c.Round, c.opened, c.batch = s.Round, s.Opened, s.Batch
+	c.Round, c.opened, c.batch, c.recovery = s.Round, s.Opened, s.Batch, recovery
 	c.publish()
 	return nil
 }

@@ -2,11 +2,13 @@ package mechanism
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/mechanism/toeplitz"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
@@ -15,7 +17,11 @@ import (
 // after noise of the aggregators was added. Over a network it goes with proofs of its norm.
 type AggregatedSum struct {
 	vecsum.Aggregated // of the round; it does not change
+	// Strategy says how the noise is correlated over rounds; without weights it is not. What is released
+	// of a round is then of earlier ones, too: Recovered.
+	Strategy toeplitz.Strategy
 
+	deviation float64 // toeplitz.Strategy.Deviation; 1 if the noise is not correlated
 	facts   randomizer.Facts
 	promise dp.Report
 }
@@ -30,7 +36,7 @@ func NewAggregatedSum(p vecsum.Aggregated, sigma float64, reports int64) (*Aggre
 	if reports < 1 {
 		return nil, fmt.Errorf("mechanism: %d reports of a round must be at least 1", reports)
 	}
-	m := &AggregatedSum{Aggregated: p, promise: dp.Report{Class: dp.GaussianSum, Sigma: sigma}}
+	m := &AggregatedSum{Aggregated: p, deviation: 1, promise: dp.Report{Class: dp.GaussianSum, Sigma: sigma}}
 	each := bits.Len64(uint64(2 * p.Bound))
 	m.facts = randomizer.Facts{
 		Name: aggregatedName,
@@ -43,6 +49,46 @@ func NewAggregatedSum(p vecsum.Aggregated, sigma float64, reports int64) (*Aggre
 		m.facts.Largest /= p.Radius
 	}
 	return m, nil
+}
+
+// NewCorrelatedSum returns the mechanism of rounds whose noise is correlated by the strategy that p was
+// made for. sigma is that of one round's release (vecsum.Aggregated.Sigma). What rounds cost together is what
+// Charged returns for them; Event is the promise of a release for a client that takes part in no other round.
+func NewCorrelatedSum(p vecsum.Aggregated, strategy toeplitz.Strategy, sigma float64, reports int64) (*AggregatedSum, error) {
+	m, err := NewAggregatedSum(p, sigma, reports)
+	if err != nil {
+		return nil, err
+	}
+	if err := strategy.Validate(); err != nil {
+		return nil, fmt.Errorf("mechanism: %w", err)
+	}
+	var weight int64
+	for _, w := range strategy.Weights {
+		weight += w
+	}
+	if strategy.Bits != p.Bits || weight != p.Weight {
+		return nil, fmt.Errorf("mechanism: weights of %d bits and %d in all, the noise is for %d and %d", strategy.Bits, weight, p.Bits, p.Weight)
+	}
+	m.Strategy, m.deviation = strategy, strategy.Deviation()
+	return m, nil
+}
+
+// Correlation returns how the noise is correlated over rounds; ok says whether it is.
+func (m *AggregatedSum) Correlation() (s toeplitz.Strategy, ok bool) {
+	return m.Strategy, len(m.Strategy.Weights) > 0
+}
+
+// Charged returns the report as which rounds from < t ≤ to (from 1) are charged together, once, for clients
+// that take part in one of any every rounds at most: all rounds up to `to`, of which those up to
+// `from` were charged before.
+func (m *AggregatedSum) Charged(from, to, every int64) (dp.Report, error) {
+	share := m.Strategy.Between(from, to, every)
+	r := m.promise
+	r.Sigma = m.promise.Sigma / math.Sqrt(share) * (1 - 0x1p-49)
+	if !(share > 0) || dp.CheckSigma(r.Sigma) != nil {
+		return dp.Report{}, fmt.Errorf("mechanism: rounds %d to %d, every %d, have no noise that can be charged: %w", from+1, to, every, dp.ErrNoBound)
+	}
+	return r, nil
 }
 
 // Facts returns the constants of the round. Largest is that of a rounded vector within the bound.
@@ -93,7 +139,7 @@ func (m *AggregatedSum) Add(sum []int64, r *randomizer.Report) {
 
 // MeanBound implements randomizer.Mechanism.
 func (m *AggregatedSum) MeanBound(n int64) float64 {
-	return m.Aggregated.MeanBound(n, randomizer.MeanChance)
+	return m.Aggregated.MeanBound(n, randomizer.MeanChance, m.deviation)
 }
 
 // Estimate stores the unbiased mean of n inputs; zeros if no n clients have the sum.
@@ -104,5 +150,13 @@ func (m *AggregatedSum) Estimate(mean []float64, sum []int64, n int64) {
 	}
 	for j, c := range sum {
 		mean[j] = m.Step() * float64(c) / float64(n)
+	}
+}
+
+// Recovered stores the mean of n inputs of a round, of the sum that toeplitz.Recovery makes of what
+// was released.
+func (m *AggregatedSum) Recovered(mean, sum []float64, n int64) {
+	for j, c := range sum {
+		mean[j] = m.Step() * c / float64(n)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/riffle-dp/riffle/learn/schedule"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/mechanism/toeplitz"
 	"github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/coordinator"
 	"github.com/riffle-dp/riffle/protocol/shuffler"
@@ -69,6 +70,9 @@ type Config struct {
 	// called. Several goroutines may call carry at once; open is called once, and returns the
 	// sum and the number of reports in it. If Carry is nil, a tally adds the reports.
 	Carry   func(round int64) (carry func(rng.Source, *randomizer.Report) error, open func() (sum []int64, n int64, err error), err error)
+	// Every, if not 0, has each client take part in one of so many rounds, beginning with one that it
+	// draws, in place of a coin.
+	Every   int64
 	Dropout float64 // p′, the chance that a participant's report never arrives
 	Workers int     // 0 means one per CPU
 }
@@ -77,7 +81,8 @@ type Config struct {
 type Simulation struct {
 	config  Config
 	workers []*worker
-	order   []uint32 // order of the blocks in the present epoch
+	window  *toeplitz.Window // what the aggregators hold of earlier rounds; nil: nothing
+	order   []uint32         // order of the blocks in the present epoch
 	dealt   int64
 }
 
@@ -101,6 +106,7 @@ const (
 	streamReport          // clients' noise
 	streamBlocks          // the blocks of an epoch
 	streamSum             // all clients' noise in a sum
+	streamTurns           // clients' first rounds
 )
 
 // New checks the configuration and returns the simulation, with its workers allocated.
@@ -128,6 +134,9 @@ func New(c Config) (*Simulation, error) {
 	if !(c.Dropout >= 0 && c.Dropout < 1) {
 		return nil, fmt.Errorf("simulate: dropout = %v must lie in [0, 1)", c.Dropout)
 	}
+	if c.Every < 0 || c.Every > 0 && c.Coordinator.Announce().Participation != dp.CheckIn {
+		return nil, fmt.Errorf("simulate: every = %d goes with participation %s", c.Every, dp.CheckIn)
+	}
 	if c.Workers < 0 {
 		return nil, fmt.Errorf("simulate: workers = %d must not be negative", c.Workers)
 	}
@@ -135,6 +144,9 @@ func New(c Config) (*Simulation, error) {
 		c.Workers = runtime.GOMAXPROCS(0)
 	}
 	s := &Simulation{config: c}
+	if err := s.Hold(nil); err != nil {
+		return nil, err
+	}
 	sparse := c.CoordinateWorker != nil && c.Client.Sparse > 0 && c.Client.Sparse <= few
 	for range c.Workers {
 		w := &worker{src: rng.Replay(c.Seed), report: c.Mechanism.NewReport()}
@@ -151,6 +163,41 @@ func New(c Config) (*Simulation, error) {
 		s.workers = append(s.workers, w)
 	}
 	return s, nil
+}
+
+// correlated is a mechanism whose noise may be correlated over rounds.
+type correlated interface {
+	Correlation() (toeplitz.Strategy, bool)
+}
+
+// Held returns the sums without noise that the aggregators hold of earlier rounds, because the noise is
+// correlated. They belong to a simulation's state, with the coordinator's.
+func (s *Simulation) Held() []toeplitz.Sum {
+	if s.window == nil {
+		return nil
+	}
+	return s.window.Held()
+}
+
+// Hold brings the aggregators of a simulation to what Held returned.
+func (s *Simulation) Hold(held []toeplitz.Sum) error {
+	m, ok := s.config.Mechanism.(correlated)
+	var strategy toeplitz.Strategy
+	if ok {
+		strategy, ok = m.Correlation()
+	}
+	if !ok {
+		if len(held) > 0 {
+			return errors.New("simulate: sums of earlier rounds are held, but the noise is not correlated")
+		}
+		return nil
+	}
+	w, err := toeplitz.NewWindow(strategy, s.config.Mechanism.Facts().Dim, held)
+	if err != nil {
+		return fmt.Errorf("simulate: %w", err)
+	}
+	s.window = w
+	return nil
 }
 
 // vector writes out the vector of which ones tells the places.
@@ -206,6 +253,9 @@ func (s *Simulation) Round(ctx context.Context, progress func(reports int64)) (R
 		for _, t := range tallies {
 			n += t.Accepted
 		}
+		if err := s.mix(ann.Round, tallies); err != nil {
+			return result, err
+		}
 		src := rng.Replay(s.config.Seed, streamSum, uint64(ann.Round))
 		if err := m.AddNoise(src, tallies[0].Sum, n); err != nil {
 			return result, err
@@ -214,6 +264,21 @@ func (s *Simulation) Round(ctx context.Context, progress func(reports int64)) (R
 	result.Reports, result.Rejected, err = s.config.Coordinator.End(tallies...)
 	result.Reports /= ann.PerClient()
 	return result, err
+}
+
+// mix makes of a round's sum, if noise is correlated, what is released of it but for the noise.
+func (s *Simulation) mix(round int64, tallies []*coordinator.Tally) error {
+	if s.window == nil {
+		return nil
+	}
+	sum := tallies[0].Sum
+	for _, t := range tallies[1:] {
+		for j, v := range t.Sum {
+			sum[j] += v
+		}
+		clear(t.Sum)
+	}
+	return s.window.Mix(round, sum)
 }
 
 // collect lets the clients decide and the shuffler close the round.
@@ -256,6 +321,19 @@ func (s *Simulation) collect(ann wire.Announcement) (wire.Batch, error) {
 			send(int64(id))
 		}
 	case dp.CheckIn:
+		if s.config.Every > 0 {
+			turns := rng.Replay(s.config.Seed, streamTurns)
+			for id := range ann.Population {
+				first, last := client.FirstRound(turns, s.config.Every), int64(0)
+				if ann.Round > first { // it has been there in all its turns
+					last = ann.Round - 1 - (ann.Round-1-first)%s.config.Every
+				}
+				if client.Turn(s.config.Every, first, last, ann.Round) {
+					send(id)
+				}
+			}
+			break
+		}
 		coins := rng.Replay(s.config.Seed, streamCoins, round)
 		for id := range ann.Population {
 			if client.CheckIn(coins, ann.Gamma) {

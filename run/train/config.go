@@ -17,6 +17,7 @@ import (
 	learned "github.com/riffle-dp/riffle/learn/external"
 	"github.com/riffle-dp/riffle/learn/optimize"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/mechanism/toeplitz"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/wire"
@@ -57,9 +58,13 @@ type PrivacyConfig struct {
 	Participation dp.Participation
 	Population    int64   // n
 	K             int64   // clients in a round; with participation once, the least number in a block
-	Gamma         float64 // γ, each client's chance to take part
-	Dropout       float64 // p′, the chance that a participant's report is lost
-	NMin          int64
+	Gamma         float64 // γ, each client's chance to take part; with Every the share 1/Every
+	// Every, if not 0, is the number of rounds of which a client takes part in one at most, with
+	// check-in; Strategy says how the aggregators' noise is correlated over rounds then, "": toeplitz.Band.
+	Every    int64
+	Strategy toeplitz.Kind
+	Dropout  float64 // p′, the chance that a participant's report is lost
+	NMin     int64
 	// MinClients is n of every round's charge in a task over a network whose roster may change, and
 	// the fewest that must be enrolled for a round; MaxClients are the most that a vector sum is made
 	// for. 0: the roster stays.
@@ -188,6 +193,8 @@ func (c *Config) Fields() setting.Table {
 		{Name: "participation", Part: privacy, Into: &c.Participation, Values: []string{"all", "sampled\tk of n", "check-in\town coins", "once\tblocks of k; each client once an epoch"}, Help: "who reports in a round: %s (default all; with trust none and a network, sampled; with a convex optimizer but gd, once)"},
 		{Name: "k", Part: privacy, Into: &c.K, Range: "[1, 1e12]", Help: "clients a round, with --participation sampled or once (default with a convex optimizer's one pass: by its bound)"},
 		{Name: "gamma", Part: privacy, Into: &c.Gamma, Range: "(0, 1]", Help: "each client's chance to take part, with --participation check-in"},
+		{Name: "every", Part: privacy, Into: &c.Every, Range: "[2, 1e6]", Help: "of a vector sum with noise by aggregators: each client takes part in at most one of so many consecutive rounds, by its own count, and the noise is correlated over rounds; participation is check-in without gamma"},
+		{Name: "strategy", Part: privacy, Into: &c.Strategy, Values: toeplitz.Describe(), Help: "how the noise of --every is correlated: %s"},
 		{Name: "dropout", Part: privacy, Into: &c.Dropout, Default: "0", Range: "[0, 1)", Help: "chance p' that a participant's report never arrives"},
 		{Name: "n-min", Part: privacy, Into: &c.NMin, Range: "[1, 1e12]", Help: "a round with fewer reports is void (default 2; with --participation once what a block surely has)"},
 		{Name: "min-clients", Part: privacy, Into: &c.MinClients, Range: "[1, 1e12]", Help: "of a task over a network: the number of enrolled clients that each round's cost counts on; rounds wait while fewer are enrolled, and others may join and leave"},

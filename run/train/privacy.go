@@ -10,6 +10,7 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/learn/schedule"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/mechanism/toeplitz"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/mechanism"
@@ -103,6 +104,16 @@ func (c PrivacyConfig) query() account.Query {
 // than one only if a vector sum does not rely on the noise of all clients.
 func (c PrivacyConfig) queries() ([]planned, error) {
 	q := c.query()
+	if c.Every != 0 {
+		// The rounds cost together as one with less noise; how many come, and by what chance, costs nothing.
+		s, err := c.correlation()
+		if err != nil {
+			return nil, err
+		}
+		worth := (1 - 0x1p-40) / math.Sqrt(s.Squared(c.Rounds, c.Every)) // rounds are charged one by one, each rounded up
+		q.Participation, q.Gamma, q.Dropout, q.Rounds, q.Sigma = dp.All, 0, 0, 1, c.Sigma*worth
+		return []planned{{q, worth}}, nil
+	}
 	if !(c.Trust.Is(dp.SumsOnly) && c.Honest > 0 && c.Honest < 1) || c.Participation == dp.Once {
 		return []planned{{q, 1}}, nil
 	}
@@ -439,7 +450,13 @@ func (c PrivacyConfig) newAggregatedSum(dim int) (*mechanism.AggregatedSum, erro
 	if c.Proofs != "" {
 		users = max(users, 1<<32) // it costs nothing, and clients may join
 	}
-	p, err := vecsum.NewAggregated(users, dim, c.Clip, c.Sigma)
+	var strategy toeplitz.Strategy
+	p, err := vecsum.Aggregated{}, error(nil)
+	if c.Every == 0 {
+		p, err = vecsum.NewAggregated(users, dim, c.Clip, c.Sigma)
+	} else if strategy, err = c.correlation(); err == nil {
+		p, err = vecsum.NewCorrelated(users, dim, c.Clip, c.Sigma, strategy)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -450,5 +467,9 @@ func (c PrivacyConfig) newAggregatedSum(dim int) (*mechanism.AggregatedSum, erro
 	if !(tail <= vecsum.TailShare*c.Delta) {
 		return nil, fmt.Errorf("what rounded noise adds to delta, %v, is above %v of it: %w", tail, vecsum.TailShare, dp.ErrNoBound)
 	}
-	return mechanism.NewAggregatedSum(p, sigma, max(1, int64(c.expectedReports())))
+	reports := max(1, int64(c.expectedReports()))
+	if c.Every != 0 {
+		return mechanism.NewCorrelatedSum(p, strategy, sigma, reports)
+	}
+	return mechanism.NewAggregatedSum(p, sigma, reports)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/riffle-dp/riffle/learn/model"
 	"github.com/riffle-dp/riffle/learn/optimize"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/mechanism/toeplitz"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/mechanism"
@@ -58,6 +59,17 @@ func (c *Config) fill() {
 	if c.planned() {
 		c.fillPlanned()
 	}
+	if c.Every != 0 {
+		if c.Participation == "" {
+			c.Participation = dp.CheckIn
+		}
+		if c.Trust.Is(dp.SumsOnly) && c.NoiseBy == "" {
+			c.NoiseBy = vecsum.ByAggregators
+		}
+		if c.Gamma == 0 && c.Participation == dp.CheckIn {
+			c.Gamma = 1 / float64(c.Every)
+		}
+	}
 	if c.Participation == "" {
 		c.Participation = dp.All
 		if !c.Trust.Is(dp.Protecting) && c.network() {
@@ -106,6 +118,9 @@ func (c Config) Check() error {
 		return inputError("%v", err)
 	}
 	if err := c.checkExternal(); err != nil {
+		return err
+	}
+	if err := c.checkEvery(); err != nil {
 		return err
 	}
 	switch p := c.Participation; {
@@ -204,6 +219,36 @@ func (c Config) Check() error {
 		return c.checkPlanned()
 	}
 	return nil
+}
+
+// checkEvery checks what concerns noise that is correlated over rounds.
+func (c Config) checkEvery() error {
+	switch {
+	case c.Every == 0 && c.Strategy != "":
+		return inputError("strategy %s goes with every, the number of rounds of which a client takes part in one at most", c.Strategy)
+	case c.Every == 0:
+		return nil
+	case !c.aggregated():
+		return inputError("every = %d goes with trust %s and noise-by %s: the noise that is correlated over rounds is theirs", c.Every, dp.AnyTrust(dp.SumsOnly), vecsum.ByAggregators)
+	case c.Participation != dp.CheckIn:
+		return inputError("every = %d goes with participation %s, where clients decide by themselves, not %s", c.Every, dp.CheckIn, c.Participation)
+	case c.Gamma != 1/float64(c.Every):
+		return inputError("gamma = %v goes with coins: with every = %d clients count rounds, and 1 of %d comes in each", c.Gamma, c.Every, c.Every)
+	case c.Rounds == 0 && c.Sigma != 0:
+		return inputError("sigma = %v with every needs rounds, for which the noise is correlated", c.Sigma)
+	case c.Rounds > toeplitz.MostWeights:
+		return inputError("rounds = %d with every must be at most %d", c.Rounds, toeplitz.MostWeights)
+	case c.Tokens:
+		return inputError("tokens do not go with every: how many clients a round has costs nothing there")
+	case c.Evaluate != "":
+		return inputError("evaluate %s measures each round by itself, and the noise of every = %d is small in sums over rounds only", c.Evaluate, c.Every)
+	}
+	return nil
+}
+
+// correlation returns how a run's noise is correlated over its rounds.
+func (c PrivacyConfig) correlation() (toeplitz.Strategy, error) {
+	return toeplitz.New(c.Strategy, c.Rounds, c.Every)
 }
 
 // resolveClients fixes n.

@@ -206,7 +206,7 @@ func (c Config) coordinator(p parts) (coordinator.Config, error) {
 	return coordinator.Config{
 		Optimizer: learner, ModelDim: published, Mechanism: p.mechanism, Report: p.promise, Trust: c.Trust.Recorded(),
 		Participation: c.Participation, Population: c.Population, Sample: c.K, Gamma: c.Gamma,
-		Blocks: p.blocks, MinReports: c.NMin, Messages: c.Messages, Clip: c.Clip, Honest: c.Honest, Tokens: c.Tokens,
+		Blocks: p.blocks, MinReports: c.NMin, Every: c.Every, Messages: c.Messages, Clip: c.Clip, Honest: c.Honest, Tokens: c.Tokens,
 	}, err
 }
 
@@ -259,7 +259,7 @@ func (r *Run) build() error {
 	}
 	r.simulation, err = simulate.New(simulate.Config{
 		Seed: uint64(c.Seed), Clients: workers.Clients, Worker: workers.Worker, Each: workers.Each, CoordinateWorker: workers.CoordinateWorker, Client: reporter, Blocks: p.blocks, Carry: carriers,
-		Coordinator: r.coordinator, Mechanism: r.Mechanism, Dropout: c.Dropout, Workers: int(c.Workers),
+		Coordinator: r.coordinator, Mechanism: r.Mechanism, Every: c.Every, Dropout: c.Dropout, Workers: int(c.Workers),
 	})
 	return err
 }
@@ -330,6 +330,9 @@ func (r *Run) restore(dir string) error {
 	if found {
 		recount(saved.state.Charged, r.parts.promise)
 		if err := r.coordinator.Restore(saved.state); err != nil {
+			return inputError("checkpoint: %v", err)
+		}
+		if err := r.simulation.Hold(saved.held); err != nil {
 			return inputError("checkpoint: %v", err)
 		}
 		r.before, r.Reports, r.Resumed = saved, saved.reports, saved.state.Round
@@ -465,7 +468,7 @@ func (r *Run) evaluate(watch Observer) error {
 }
 
 func (r *Run) checkpoint(complete bool) error {
-	c := checkpoint{state: r.coordinator.State(), seconds: r.seconds(), reports: r.Reports, complete: complete}
+	c := checkpoint{state: r.coordinator.State(), held: r.simulation.Held(), seconds: r.seconds(), reports: r.Reports, complete: complete}
 	if err := saveCheckpoint(filepath.Join(r.Dir, CheckpointFile), c, r.Config); err != nil {
 		return fmt.Errorf("train: checkpoint: %w", err)
 	}
