@@ -93,14 +93,14 @@ func TestRoundsWaitForAnAggregatorThatCan(t *testing.T) {
 			}
 			time.Sleep(30 * time.Millisecond) // some attempts more
 			s, _ = p.Show(wire.Digest(w.task))
-			w.disk.mu.Lock()
-			charged := len(w.disk.entries)
 			var opened int
 			for _, e := range w.disk.happened() {
 				if e == "POST /v1/rounds" {
 					opened++
 				}
 			}
+			w.disk.mu.Lock()
+			charged := len(w.disk.entries)
 			w.disk.mu.Unlock()
 			if s.State != Running || s.Phase != "waiting" || s.Round != 0 || charged != 0 || opened != 0 {
 				t.Errorf("%+v: %d entries are charged, %d rounds opened", s, charged, opened)
