@@ -161,7 +161,7 @@ func rounded(c []float64, bits int) (Strategy, error) {
 	}
 	w := make([]int64, 0, len(c))
 	for _, v := range c {
-		k := int64(math.Floor(v*float64(int64(1)<<bits) + .5))
+		k := int64(math.Floor(float64(v*float64(int64(1)<<bits)) + .5))
 		if k == 0 {
 			break
 		}
