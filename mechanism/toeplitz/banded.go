@@ -31,26 +31,37 @@ func Banded(rounds, every int64, bits int) (Strategy, error) {
 // optimal returns n coefficients 1 = c_0 ≥ c_1 ≥ … ≥ 0 that minimise the mean squared error of
 // prefix sums times the squared sensitivity.
 func optimal(rounds, every, n int64) []float64 {
-	// c_k is the sum of p_j over j > k, p_j = q_j²/Σq²: any q gives a valid c.
-	q := root(int(n))
-	for k := range n - 1 {
-		q[k] = math.Sqrt(q[k] - q[k+1])
-	}
-	q[n-1] = math.Sqrt(q[n-1])
-	t := &trial{rounds: rounds, every: every, p: make([]float64, n), c: make([]float64, n)}
-	t.b, t.adjoint = make([]float64, rounds), make([]float64, rounds)
-	t.m, t.slope = make([]float64, rounds), make([]float64, n)
+	t := newTrial(rounds, every, n)
+	q := t.start()
 	minimise(q, t.value)
 	t.set(q)
 	return t.c
 }
 
-// trial is a strategy that Banded tries.
+// trial is a strategy that Banded tries. A search's numbers are q: c_k is the sum of p_j over j > k,
+// p_j = q_j²/Σq². Any q but 0 gives 1 = c_0 ≥ c_1 ≥ … ≥ 0.
 type trial struct {
 	rounds, every int64
-	p, c          []float64 // law of gaps; c_k = Σ_{j>k} p_j, the p of gap j at j−1
+	p, c          []float64 // p_j is at j−1
 	b, adjoint    []float64 // first column of A·C⁻¹; what E changes by for a change in it
 	m, slope      []float64 // for sensitivity
+}
+
+func newTrial(rounds, every, n int64) *trial {
+	band := func() []float64 { return make([]float64, n) }
+	long := func() []float64 { return make([]float64, rounds) }
+	return &trial{rounds: rounds, every: every, p: band(), c: band(), slope: band(), b: long(), adjoint: long(), m: long()}
+}
+
+// start returns the square root's numbers.
+func (t *trial) start() []float64 {
+	q := root(len(t.p))
+	last := len(q) - 1
+	for k := range last {
+		q[k] = math.Sqrt(q[k] - q[k+1])
+	}
+	q[last] = math.Sqrt(q[last])
+	return q
 }
 
 // set takes p and c from q, and returns Σq².
@@ -73,7 +84,7 @@ func (t *trial) value(q, grad []float64) float64 {
 	all := t.set(q)
 	e := t.errors()
 	s := sensitivity(t.c, t.every, t.m, t.slope)
-	// Slopes by p: of log E, −, and of log S, from c.
+	// By p_j: of log E, and of log S, whose slope is that by c_0 + … + c_{j−1}.
 	var sum, mean float64
 	for j := range t.p {
 		sum += t.slope[j] / s
@@ -101,7 +112,7 @@ func (t *trial) errors() (e float64) {
 		e += float64(float64(t.rounds-i) * float64(b*b))
 	}
 	for i := t.rounds - 1; i >= 0; i-- {
-		l := float64(2*float64(t.rounds-i)) * t.b[i]
+		l := float64(float64(2*(t.rounds-i)) * t.b[i])
 		for j := range min(t.rounds-1-i, n) {
 			l += float64(t.p[j] * t.adjoint[i+1+j])
 		}

@@ -5,8 +5,12 @@ import (
 	"math"
 )
 
-// MostBuffers bounds the buffers of Buffered.
-const MostBuffers = 4
+const (
+	// MostBuffers bounds the buffers of Buffered.
+	MostBuffers = 4
+	// mostBuffered bounds its rounds.
+	mostBuffered = 1 << 15
+)
 
 // Buffered returns a buffered linear Toeplitz strategy: c_k = Σ_i ω_i·λ_i^(k−1) for k ≥ 1, with so
 // many terms, as explicit weights for all rounds. Ω and λ are a local minimum of the rms error at
@@ -14,11 +18,11 @@ const MostBuffers = 4
 //
 // With real numbers a row is made from as many sums as there are buffers. Shares and counts are
 // integers modulo something and cannot be multiplied by λ, so here whoever makes rows holds every
-// round's sum, as with any other weights. At most 2^16 rounds. Source: Dvijotham, McMahan,
+// round's sum, as with any other weights. At most 2^15 rounds. Source: Dvijotham, McMahan,
 // Pillutla, Steinke, Thakurta 2024 (arXiv:2404.16706); toeplitz.md, section 5.
 func Buffered(rounds, every int64, buffers, bits int) (Strategy, error) {
-	if rounds < 1 || rounds > MostWeights || every < 1 {
-		return Strategy{}, fmt.Errorf("toeplitz: rounds = %d must lie between 1 and %d, and every = %d be at least 1", rounds, MostWeights, every)
+	if rounds < 1 || rounds > mostBuffered || every < 1 {
+		return Strategy{}, fmt.Errorf("toeplitz: rounds = %d must lie between 1 and %d, and every = %d be at least 1", rounds, mostBuffered, every)
 	}
 	if buffers < 1 || buffers > MostBuffers {
 		return Strategy{}, fmt.Errorf("toeplitz: buffers = %d must lie between 1 and %d", buffers, MostBuffers)
@@ -58,7 +62,7 @@ func (t *blt) start() []float64 {
 	slow := 1.
 	var sum float64
 	for i := range n {
-		slow *= ratio
+		slow = float64(slow * ratio)
 		z[n+i] = math.Sqrt(slow) // 1 − λ = 1/(1 + slow)
 		z[i] = 1 / math.Sqrt(1+slow)
 		sum += z[i]
@@ -105,7 +109,7 @@ func (t *blt) value(z, grad []float64) float64 {
 		mean += float64(t.omega[i] * byOmega)
 		grad[i] = byOmega
 		x := 1 + float64(z[n+i]*z[n+i])
-		grad[n+i] = byLambda * t.omega[i] * 2 * z[n+i] / float64(x*x)
+		grad[n+i] = 2 * float64(byLambda*t.omega[i]) * z[n+i] / float64(x*x) // 2·(a·b) may be compiled as a·b + a·b
 	}
 	for i := range n {
 		grad[i] = 2 * z[i] * (grad[i] - mean) / all
@@ -131,7 +135,7 @@ func (t *blt) errors() (e float64) {
 	clear(sums[:])
 	var above, after float64
 	for k := rounds - 1; k >= 0; k-- {
-		above += float64(2*float64(rounds-k)) * t.b[k]
+		above += float64(float64(2*(rounds-k)) * t.b[k])
 		after = above - t.step(&sums, after)
 		t.adjoint[k] = after
 	}

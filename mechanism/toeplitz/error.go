@@ -5,8 +5,11 @@ import (
 	"math"
 )
 
-// mostSteps bounds the multiplications of Errors.
-const mostSteps = 1 << 31
+// mostSteps bounds the multiplications of Errors, if each round's overhead is so many.
+const (
+	mostSteps = 1 << 30
+	overhead  = 64
+)
 
 // settled is how close the last values of a renewal sequence lie where all later ones
 // are taken for the last.
@@ -17,8 +20,8 @@ const settled = 1e-14
 // coordinate of Z_t, times 2^-Bits. Both are norms of rows of A·C⁻¹, A the matrix of prefix sums.
 // No round is void. Relative error 1e-9.
 //
-// It is refused if the work is more than 2^31 multiplications: about rounds times weights, unless the
-// rows settle before (toeplitz.md, section 4).
+// It is refused if it is too much work: rounds times weights are above 2^30 or so, and the rows do
+// not settle before (toeplitz.md, section 4).
 func (s Strategy) Errors(rounds int64) (rms, most float64, err error) {
 	if err := s.Validate(); err != nil {
 		return 0, 0, err
@@ -53,7 +56,7 @@ func (s Strategy) Errors(rounds int64) (rms, most float64, err error) {
 			weighted += float64(left * (left + 1) / 2 * float64(b*b))
 			break
 		}
-		if work += int64(min(n, len(recent))); work > mostSteps {
+		if work += overhead + int64(min(n, len(recent))); work > mostSteps {
 			return 0, 0, fmt.Errorf("toeplitz: errors of %d rounds with %d weights are too much work", rounds, n)
 		}
 	}

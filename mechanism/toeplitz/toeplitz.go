@@ -76,11 +76,12 @@ func (s Strategy) Row(t, every int64) int64 {
 }
 
 // Squared returns Σ Row(t, every)²/4^Bits over t < rounds, exactly and then rounded up: the squared
-// sensitivity of rounds 0 to rounds−1 together, for noise in units of 2^-Bits. One client that takes
-// part in at most one of any `every` rounds changes row t by Δ_t, Σ|Δ_t|² ≤ D²·Squared over these
-// rounds, in two cases: its vectors have length at most D/2, whatever data it has; or two data
-// sets have it take part in the same rounds, with vectors at most D apart. It does not matter which
-// rounds were void, nor how all that depends on earlier releases.
+// sensitivity of rounds 0 to rounds−1 together. One client that takes part in at most one of any
+// `every` rounds changes Y_t/2^Bits by Δ_t, and Σ|Δ_t|² ≤ D²·Squared over these rounds, in two
+// cases: its vectors have length at most D/2, whatever its data; or two data sets have it take part
+// in the same rounds, with vectors at most D apart. It does not matter which rounds were void, nor
+// how all that depends on earlier releases. With noise σ in each coordinate of Z_t the rounds are
+// D·√Squared·2^Bits/σ in Gaussian privacy.
 //
 // Upper bound, proved: toeplitz.md, Theorem 1; equality for the rounds 0, every, 2·every and so on. An
 // invalid strategy, rounds below 0 or every below 1 give +Inf.
@@ -161,7 +162,7 @@ func rounded(c []float64, bits int) (Strategy, error) {
 	}
 	w := make([]int64, 0, len(c))
 	for _, v := range c {
-		k := int64(math.Floor(v*float64(int64(1)<<bits) + .5))
+		k := int64(math.Floor(float64(v*float64(int64(1)<<bits)) + .5))
 		if k == 0 {
 			break
 		}
