@@ -104,11 +104,17 @@ func NewCorrelated(users int64, dim int, radius, sigma float64, strategy toeplit
 	if err := strategy.Validate(); err != nil {
 		return Aggregated{}, err
 	}
-	p := Aggregated{Users: users, Dim: dim, Radius: radius, Bits: strategy.Bits}
+	return Aggregated{Users: users, Dim: dim, Radius: radius}.Weighted(strategy).withNoise(sigma)
+}
+
+// Weighted returns p for sums that a valid strategy's weights make of several rounds' sums. Variance is
+// then that of such a release.
+func (p Aggregated) Weighted(strategy toeplitz.Strategy) Aggregated {
+	p.Bits, p.Weight = strategy.Bits, 0
 	for _, w := range strategy.Weights {
 		p.Weight += w
 	}
-	return p.withNoise(sigma)
+	return p
 }
 
 // withNoise sets steps, bound and noise.

@@ -17,8 +17,10 @@ type History struct {
 
 // Spent is the record of one client's reports in one task.
 type Spent struct {
-	Task         [32]byte
-	Round        int64 // the last round that was decided, by a report or a coin
+	Task [32]byte
+	// Round is the last round that was decided, by a report or a coin; of a task with Every the last
+	// with a report.
+	Round        int64
 	Announcement [32]byte
 	Tail         float64     // δ for the tails of its sums, on top of Charges; the largest that any report named
 	Charges      []dp.Repeat // charges of dp.Round, all different

@@ -205,6 +205,9 @@ func (t *Terms) agree(ctx context.Context) *Refused {
 	if t.Mechanism, err = mechanism.New(w); err != nil {
 		return Refuse(CauseMechanism, "%v", err)
 	}
+	if correlated := len(w.Weights) > 0; correlated != (task.Every > 0) || correlated && (task.Participation != dp.CheckIn || int64(len(w.Weights)) > task.Every) {
+		return Refuse(CauseTask, "%d weights of correlated noise, a client in one of %d rounds, participation %s", len(w.Weights), task.Every, task.Participation)
+	}
 	report := t.Mechanism.Event()
 	// A sum's single reports promise nothing, and the policy counts only their sum as seen.
 	// In all other modes each report carries its own promise.
@@ -223,6 +226,12 @@ func (t *Terms) agree(ctx context.Context) *Refused {
 	facts := t.Mechanism.Facts()
 	if work := float64(task.PerClient()) * facts.Tries * float64(facts.Dim) / seedSpeed; !(work <= p.MaxWork.Seconds()) {
 		return Refuse(CausePolicy, "to find the seeds of a report takes some %.3g s, above %v", work, p.MaxWork)
+	}
+	if m, ok := t.Mechanism.(*mechanism.AggregatedSum); ok && len(m.Strategy.Weights) > 0 {
+		// Weights reach less far than the client's next round, so each of its rounds costs the same.
+		if report, err = m.Charged(0, int64(len(m.Strategy.Weights)), task.Every); err != nil {
+			return Refuse(CauseMechanism, "%v", err)
+		}
 	}
 	t.Charge = dp.Round{Report: report, Trust: task.Trust, Participation: dp.All, Population: crowd, Reports: crowd}
 	if err := t.Charge.Validate(); err != nil {
@@ -273,6 +282,8 @@ func (t *Terms) admit(ann wire.Announcement, e wire.Enrolment, now time.Time) *R
 		return Refuse(CauseTask, "counts on %d clients, the task on %d", ann.MinClients, task.MinClients)
 	case ann.Population < task.MinClients:
 		return Refuse(CauseTask, "n = %d, the task counts on %d", ann.Population, task.MinClients)
+	case task.Every > 0 && ann.Gamma != 1/float64(task.Every):
+		return Refuse(CauseTask, "gamma = %v, of the task a client is in one of %d rounds", ann.Gamma, task.Every)
 	case ann.Round > task.LastRound():
 		return Refuse(CauseTask, "the task has %d rounds, and none after %d", task.Rounds, task.LastRound())
 

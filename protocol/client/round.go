@@ -9,6 +9,9 @@
 package client
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -30,6 +33,16 @@ func CheckIn(src rng.Source, gamma float64) bool {
 // privacy counts on.
 func FirstRound(src rng.Source, every int64) int64 {
 	return 1 + int64(sample.Uniform(src, uint64(every)))
+}
+
+// OwnFirstRound is FirstRound of a client over a network: the same each time it is computed, and for all who do
+// not have the client's secret key as good as drawn.
+func OwnFirstRound(secret []byte, task [32]byte, every int64) int64 {
+	h := hmac.New(sha256.New, secret)
+	h.Write([]byte("riffle/1 first round"))
+	h.Write(task[:])
+	// Of fewer than 2^32 rounds the remainder is uniform within 2^-32.
+	return 1 + int64(binary.LittleEndian.Uint64(h.Sum(nil))%uint64(every))
 }
 
 // Turn says whether a client takes part in a round of such a task: if at least `every` rounds have begun

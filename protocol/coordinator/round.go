@@ -101,22 +101,6 @@ type Config struct {
 	Every int64
 }
 
-// correlated is a mechanism whose noise may be correlated over rounds. What is released of a round
-// is then made of its sum and those of earlier rounds: *mechanism.AggregatedSum.
-type correlated interface {
-	Correlation() (toeplitz.Strategy, bool)
-	Charged(from, to, every int64) (dp.Report, error)
-	Recovered(mean, sum []float64, n int64)
-}
-
-// correlation returns the mechanism and its strategy if the noise is correlated.
-func (c Config) correlation() (m correlated, s toeplitz.Strategy, ok bool) {
-	if m, ok = c.Mechanism.(correlated); ok {
-		s, ok = m.Correlation()
-	}
-	return m, s, ok
-}
-
 // Fewer returns the number of a round's reports that are charged as hiding nobody: those of the
 // colluders. In a vector sum, where only the share Honest of the reports surely adds noise, it
 // is Colluders/Honest, rounded up.
@@ -299,7 +283,8 @@ func (c *Coordinator) TakeBack(before optimize.State) error {
 	if c.opened != 0 {
 		return fmt.Errorf("coordinator: round %d is open", c.opened)
 	}
-	if err := c.config.Optimizer.Restore(before); err != nil {
+	learner, _ := split(before)
+	if err := c.config.Optimizer.Restore(learner); err != nil {
 		return err
 	}
 	c.publish()
@@ -367,20 +352,6 @@ func (c *Coordinator) End(tallies ...*Tally) (accepted, rejected int64, err erro
 	return accepted, rejected, nil
 }
 
-// estimate computes the mean of n messages.
-func (c *Coordinator) estimate(sum []int64, n int64) error {
-	if c.recovery == nil {
-		c.config.Mechanism.Estimate(c.mean, sum, n)
-		return nil
-	}
-	recovered, err := c.recovery.Recover(c.opened, sum)
-	if err != nil {
-		return fmt.Errorf("coordinator: %w", err)
-	}
-	c.config.Mechanism.(correlated).Recovered(c.mean, recovered, n)
-	return nil
-}
-
 // learn takes the step with the mean of n messages.
 func (c *Coordinator) learn(n int64) error {
 	if l, ok := c.config.Optimizer.(counting); ok {
@@ -419,7 +390,9 @@ func (c *Coordinator) Spent() (dp.Bound, error) { return c.config.Ledger.Spent()
 
 // State is a coordinator's state after a round, with the next round if it is open.
 type State struct {
-	Round     int64
+	Round int64
+	// Optimizer is the learner's state. Where noise is correlated it has what was recovered of earlier
+	// rounds, too: correlated.go.
 	Optimizer optimize.State
 	Charged   []ledger.Entry
 	// Opened is Round+1 if its batch was charged and may have been opened, and Batch the
@@ -427,17 +400,11 @@ type State struct {
 	// be received again.
 	Opened int64
 	Batch  [32]byte
-	// Recovery is what later rounds' recovery needs of earlier ones, where noise is correlated.
-	Recovery toeplitz.State
 }
 
 // State returns a copy of the coordinator's state.
 func (c *Coordinator) State() State {
-	s := State{Round: c.Round, Optimizer: c.config.Optimizer.State(), Charged: c.config.Ledger.Entries(), Opened: c.opened, Batch: c.batch}
-	if c.recovery != nil {
-		s.Recovery = c.recovery.State()
-	}
-	return s
+	return State{Round: c.Round, Optimizer: c.withRecovered(c.config.Optimizer.State()), Charged: c.config.Ledger.Entries(), Opened: c.opened, Batch: c.batch}
 }
 
 // Restore brings a new coordinator of the same configuration to s.
@@ -453,14 +420,11 @@ func (c *Coordinator) Restore(s State) error {
 	} else if n > 0 && s.Charged[n-1].Round == s.Round+1 && s.Opened == 0 {
 		return fmt.Errorf("coordinator: round %d is charged in a state that does not say for which batch", s.Charged[n-1].Round)
 	}
-	recovery := c.recovery
-	if _, strategy, ok := c.config.correlation(); ok {
-		var err error
-		if recovery, err = toeplitz.RestoreRecovery(strategy, len(c.mean), s.Recovery); err != nil {
-			return fmt.Errorf("coordinator: %w", err)
-		}
+	learner, recovery, err := c.recovered(s)
+	if err != nil {
+		return fmt.Errorf("coordinator: %w", err)
 	}
-	if err := c.config.Optimizer.Restore(s.Optimizer); err != nil {
+	if err := c.config.Optimizer.Restore(learner); err != nil {
 		return err
 	}
 	if err := c.config.Ledger.Restore(s.Charged); err != nil {

@@ -22,8 +22,8 @@ type AggregatedSum struct {
 	Strategy toeplitz.Strategy
 
 	deviation float64 // toeplitz.Strategy.Deviation; 1 if the noise is not correlated
-	facts   randomizer.Facts
-	promise dp.Report
+	facts     randomizer.Facts
+	promise   dp.Report
 }
 
 var _ randomizer.Randomizer = (*AggregatedSum)(nil)

@@ -32,6 +32,9 @@ func New(w wire.Mechanism) (randomizer.Randomizer, error) {
 		return nil, fmt.Errorf("mechanism: bits = %d must lie between 0 and dim = %d", w.Bits, w.Dim)
 	}
 	noise, summed := strings.CutPrefix(w.Name, sumPrefix)
+	if (len(w.Weights) != 0 || w.WeightBits != 0) && w.Name != aggregatedName {
+		return nil, fmt.Errorf("mechanism: %q with the weights of correlated noise, which aggregators add", w.Name)
+	}
 	if !summed {
 		if w.Sum != (wire.Sum{}) {
 			return nil, fmt.Errorf("mechanism: %q is not a vector sum but has its parameters", w.Name)

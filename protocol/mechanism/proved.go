@@ -7,6 +7,7 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/mechanism/toeplitz"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/mechanism/vecsum/proved"
 	"github.com/riffle-dp/riffle/protocol/wire"
@@ -39,6 +40,19 @@ func newProvedSum(w wire.Mechanism) (*AggregatedSum, error) {
 		return nil, fmt.Errorf("mechanism: %q with eps0 = %v, bits = %d, clip mode %q", w.Name, w.Eps0, w.Bits, w.ClipMode)
 	}
 	p := vecsum.Aggregated{Users: s.Users, Dim: int(w.Dim), Radius: w.Clip, Steps: s.Steps, Bound: s.Bound, Variance: s.Variance, Ones: int(s.Ones)}
+	strategy := toeplitz.Strategy{Bits: int(min(w.WeightBits, toeplitz.MostBits+1)), Weights: w.Weights}
+	if len(w.Weights) == 0 && w.WeightBits != 0 || len(w.Weights) > wire.MaxWeights {
+		return nil, fmt.Errorf("mechanism: %d weights of %d bits: at most %d", len(w.Weights), w.WeightBits, wire.MaxWeights)
+	}
+	if len(w.Weights) > 0 {
+		if s.Ones != 0 {
+			return nil, fmt.Errorf("mechanism: counts with correlated noise")
+		}
+		if err := strategy.Validate(); err != nil {
+			return nil, fmt.Errorf("mechanism: %w", err)
+		}
+		p = p.Weighted(strategy)
+	}
 	if _, _, err := p.Sigma(1); err != nil { // it checks p
 		return nil, err
 	}
@@ -46,6 +60,9 @@ func newProvedSum(w wire.Mechanism) (*AggregatedSum, error) {
 		return nil, fmt.Errorf("mechanism: %w", err)
 	}
 	m, err := NewAggregatedSum(p, s.Sigma, s.Users)
+	if err == nil && len(w.Weights) > 0 {
+		m, err = NewCorrelatedSum(p, strategy, s.Sigma, s.Users)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -62,9 +79,10 @@ func newProvedSum(w wire.Mechanism) (*AggregatedSum, error) {
 // Describe is the inverse of New for a sum with proofs.
 func (m *AggregatedSum) Describe() wire.Mechanism {
 	p := m.Aggregated
-	return wire.Mechanism{Name: aggregatedName, Dim: int64(p.Dim), Clip: p.Radius, ClipMode: "norm", Sum: wire.Sum{
-		Users: p.Users, Sigma: m.promise.Sigma, NoiseBy: wire.NoiseByAggregators, Proofs: wire.ProofsPine,
-		Steps: p.Steps, Bound: p.Bound, Variance: p.Variance, Ones: int64(p.Ones)}}
+	return wire.Mechanism{Name: aggregatedName, Dim: int64(p.Dim), Clip: p.Radius, ClipMode: "norm",
+		Weights: m.Strategy.Weights, WeightBits: int64(m.Strategy.Bits), Sum: wire.Sum{
+			Users: p.Users, Sigma: m.promise.Sigma, NoiseBy: wire.NoiseByAggregators, Proofs: wire.ProofsPine,
+			Steps: p.Steps, Bound: p.Bound, Variance: p.Variance, Ones: int64(p.Ones)}}
 }
 
 // Proved returns the code that makes, checks and sums the reports of a round.

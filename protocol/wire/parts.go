@@ -18,6 +18,8 @@ const (
 	tagRegistrar byte = 8
 	tagModelDim  byte = 9
 	tagOnes      byte = 10
+	tagWeights   byte = 11
+	tagEarlier   byte = 12
 	tagTaken     byte = 15
 )
 
@@ -29,6 +31,10 @@ const MaxMessages = 1 << 12
 
 // maxEdges bounds the number of edges of a mechanism.
 const maxEdges = 64
+
+// MaxWeights bounds the number of weights of correlated noise over a network, and so how many rounds an
+// aggregator holds a sum.
+const MaxWeights = 1 << 10
 
 // part is an optional part of a message.
 type part struct {
@@ -142,6 +148,20 @@ func (m *Task) parts() []part {
 		minClientsPart(&m.MinClients),
 		{tagModelDim, func() bool { return m.ModelDim != 0 && m.ModelDim != w.Dim }, func(c *codec) { c.count("parameters", &m.ModelDim) }},
 		{tagOnes, func() bool { return w.Sum.Ones != 0 }, func(c *codec) { c.count("ones", &w.Sum.Ones) }},
+		{tagWeights, func() bool { return m.Every != 0 || w.WeightBits != 0 || len(w.Weights) != 0 }, func(c *codec) {
+			c.count("every", &m.Every)
+			c.count("weight bits", &w.WeightBits)
+			n := c.rest("weights", len(w.Weights), 8)
+			if c.reads {
+				w.Weights = make([]int64, min(n, MaxWeights))
+			}
+			for i := range w.Weights {
+				c.count("weight", &w.Weights[i])
+			}
+			if c.read() && (m.Every < 2 || len(w.Weights) == 0 || int64(len(w.Weights)) > m.Every) {
+				c.fail("%d weights, a client in one of %d rounds: 1 to as many as rounds, which are at least 2", len(w.Weights), m.Every)
+			}
+		}},
 	}
 }
 

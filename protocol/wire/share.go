@@ -7,6 +7,21 @@ type Exclusion struct {
 	Announcement [32]byte
 	Reports      int64   // number of reports in the batch
 	Places       []int64 // from 0, ascending
+	// Earlier are the announcements of the rounds, in their order, whose sums the release is made of besides
+	// the round's own, where noise is correlated. An exclusion with some has version 2 of the encoding.
+	Earlier [][32]byte
+}
+
+func (m *Exclusion) parts() []part {
+	return []part{{tagEarlier, func() bool { return len(m.Earlier) > 0 }, func(c *codec) {
+		n := c.rest("earlier rounds", len(m.Earlier), 32)
+		if c.reads {
+			m.Earlier = make([][32]byte, min(n, MaxWeights))
+		}
+		for i := range m.Earlier {
+			c.fixed(m.Earlier[i][:])
+		}
+	}}}
 }
 
 func (*Exclusion) kind() byte { return KindExclusion }
@@ -16,7 +31,7 @@ func (*Exclusion) label() Label { return LabelExclusion }
 func (m *Exclusion) fields(c *codec) {
 	c.fixed(m.Announcement[:])
 	c.count("reports", &m.Reports)
-	n := c.rest("places", len(m.Places), 8)
+	n := c.some("places", len(m.Places), 8)
 	if c.reads && n > 0 {
 		m.Places = make([]int64, n)
 	}

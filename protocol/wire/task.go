@@ -34,6 +34,10 @@ type Task struct {
 	// ModelDim is the number of published parameters, if it is another than Mechanism.Dim; 0: it is
 	// not. A task with such a number has version 2 of the encoding.
 	ModelDim int64
+	// Every, if not 0, says that a client takes part in at most one of so many consecutive rounds, by its own
+	// count; announcements then have Gamma = 1/Every. It goes with participation check-in and
+	// Mechanism.Weights. A task with such a number has version 2 of the encoding.
+	Every int64
 	// Config describes the model, or the question. It is opaque here and the same for all.
 	Config []byte
 }
@@ -57,6 +61,11 @@ type Mechanism struct {
 	// Height. Empty, with Height 0: the mechanism has no edges, or its own.
 	Edges  []float64
 	Height float64
+	// Weights and WeightBits are those of toeplitz.Strategy, by which the noise of a vector sum is correlated
+	// over rounds: what is released of a round is made of its sum and earlier ones. Empty: it is not.
+	// There are at most as many as Task.Every.
+	Weights    []int64
+	WeightBits int64
 }
 
 // Encodings of a report.

@@ -27,16 +27,14 @@ const checkpointVersion = "riffle-checkpoint-1"
 type checkpoint struct {
 	state    coordinator.State
 	held     []toeplitz.Sum // by the aggregators of a simulation, where noise is correlated
-	seconds  float64 // time spent so far, for the summary only
-	reports  int64   // reports summed so far
-	complete bool    // whether no round follows
+	seconds  float64        // time spent so far, for the summary only
+	reports  int64          // reports summed so far
+	complete bool           // whether no round follows
 }
 
-// Names of the tensors of correlated noise begin with these; a round's number follows.
-const (
-	recoveredPrefix = "recovered." // what the coordinator has recovered of the round
-	heldPrefix      = "held."      // the round's sum without noise, which the aggregators hold
-)
+// heldPrefix begins the name of a tensor with a round's sum without noise, which the aggregators hold where
+// noise is correlated; the round's number follows.
+const heldPrefix = "held."
 
 // charge is a stretch of consecutive rounds with equal charges.
 type charge struct {
@@ -95,12 +93,6 @@ func (c checkpoint) marshal(config Config) ([]byte, error) {
 	for _, name := range slices.Sorted(maps.Keys(c.state.Optimizer.Vectors)) {
 		v := c.state.Optimizer.Vectors[name]
 		f.Tensors = append(f.Tensors, safetensors.New(name, []int{len(v)}, v))
-	}
-	if next := c.state.Recovery.Next; next != 0 {
-		f.Metadata["recovery"] = strconv.FormatInt(next, 10)
-	}
-	for _, v := range c.state.Recovery.Kept {
-		f.Tensors = append(f.Tensors, safetensors.New(recoveredPrefix+strconv.FormatInt(v.Round, 10), []int{len(v.Values)}, v.Values))
 	}
 	for _, h := range c.held {
 		f.Tensors = append(f.Tensors, safetensors.New(heldPrefix+strconv.FormatInt(h.Round, 10), []int{len(h.Values)}, h.Values))
@@ -194,17 +186,20 @@ func unmarshalCheckpoint(raw []byte, config Config) (c checkpoint, err error) {
 		c.state.Opened = c.state.Round + 1
 		copy(c.state.Batch[:], batch)
 	}
-	if _, ok := f.Metadata["recovery"]; ok {
-		c.state.Recovery.Next = parse("recovery")
-	}
 	if err != nil {
 		return c, fmt.Errorf("corrupt: %v", err)
 	}
 	c.state.Optimizer.Vectors = map[string][]float64{}
 	for _, t := range f.Tensors {
-		if more, err := c.correlated(t); err != nil {
-			return c, fmt.Errorf("corrupt: %v", err)
-		} else if more {
+		if number, ok := strings.CutPrefix(t.Name, heldPrefix); ok {
+			h := toeplitz.Sum{}
+			if h.Round, err = strconv.ParseInt(number, 10, 64); err == nil {
+				h.Values, err = safetensors.Values[int64](t)
+			}
+			if err != nil {
+				return c, fmt.Errorf("corrupt: %v", err)
+			}
+			c.held = append(c.held, h)
 			continue
 		}
 		v, err := safetensors.Values[float64](t)
@@ -214,27 +209,4 @@ func unmarshalCheckpoint(raw []byte, config Config) (c checkpoint, err error) {
 		c.state.Optimizer.Vectors[t.Name] = v
 	}
 	return c, nil
-}
-
-// correlated takes a tensor of correlated noise; false: it is of something else.
-func (c *checkpoint) correlated(t safetensors.Tensor) (bool, error) {
-	prefix, number, _ := strings.Cut(t.Name, ".")
-	prefix += "."
-	if prefix != recoveredPrefix && prefix != heldPrefix {
-		return false, nil
-	}
-	round, err := strconv.ParseInt(number, 10, 64)
-	if err != nil {
-		return true, err
-	}
-	if prefix == recoveredPrefix {
-		v := toeplitz.Vector{Round: round}
-		v.Values, err = safetensors.Values[float64](t)
-		c.state.Recovery.Kept = append(c.state.Recovery.Kept, v)
-		return true, err
-	}
-	h := toeplitz.Sum{Round: round}
-	h.Values, err = safetensors.Values[int64](t)
-	c.held = append(c.held, h)
-	return true, err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/riffle-dp/riffle/learn/model"
 	"github.com/riffle-dp/riffle/learn/optimize"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/mechanism/toeplitz"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/protocol/coordinator"
 	"github.com/riffle-dp/riffle/protocol/ledger"
@@ -143,6 +144,10 @@ func (c Config) networked() error {
 		return inputError("model pca-mlp needs axes that no task carries to its clients")
 	case c.aggregated() && c.Proofs == "":
 		return inputError("noise-by aggregators needs proofs %s over a network: without a proof of its norm, one client's report could add anything to the sum", wire.ProofsPine)
+	case c.Strategy == toeplitz.Buffers:
+		return inputError("strategy %s is simulated only: its weights reach over all rounds, so sums without noise would be held as long as the task runs", c.Strategy)
+	case c.Every > wire.MaxWeights:
+		return inputError("every = %d over a network must be at most %d, for so many rounds sums are held", c.Every, wire.MaxWeights)
 	case c.Transport != "" && c.Transport != shares:
 		return inputError("transport %s is simulated only: a network has shares", c.Transport)
 	}
@@ -264,7 +269,7 @@ func (t *Setup) describe(name string, population wire.ID) error {
 		published = int64(t.Model.Params)
 	}
 	t.Wire = wire.Task{ModelDim: published, Population: population, Name: name, Trust: c.Trust.Recorded(), Participation: c.Participation,
-		MinReports: c.NMin, MinClients: c.MinClients, Messages: c.Messages, Receipts: c.Receipts, Rounds: c.Rounds, Delta: c.Delta, Mechanism: w, Config: config}
+		MinReports: c.NMin, MinClients: c.MinClients, Messages: c.Messages, Receipts: c.Receipts, Every: c.Every, Rounds: c.Rounds, Delta: c.Delta, Mechanism: w, Config: config}
 	again, err := wire.Decode[wire.Task](wire.Encode(t.Wire))
 	if err != nil {
 		return inputError("the task cannot be written down: %v", err)

@@ -80,6 +80,9 @@ type Service struct {
 	order  [][32]byte
 	counts Counts
 	epochs map[[32]byte]wire.TokenKeys // by their digests; at most mostEpochs
+	// needed is, by task, the oldest round whose sum the last prepared round needs, where noise is
+	// correlated.
+	needed map[hash]int64
 }
 
 // Counts are the totals of an aggregator since it started.
@@ -134,7 +137,7 @@ func New(ctx context.Context, c Config) (*Service, error) {
 			return nil, err
 		}
 	}
-	return s, s.sweep(ctx, hash{}, 0)
+	return s, errors.Join(s.sweep(ctx, hash{}, 0), s.sweepHeld(ctx, time.Now()))
 }
 
 // no returns an error that refuses a request.
@@ -261,6 +264,8 @@ func (s *Service) check(j *job) error {
 	case a.Trust != t.Trust || a.PerClient() != 1 || t.PerClient() != 1 || a.Participation != t.Participation || a.MinReports != t.MinReports || a.Round > t.LastRound() ||
 		a.Randomizer != m.Facts().Name || a.Sigma != m.Event().Sigma || a.Eps0 != 0 || a.Clip != t.Mechanism.Clip:
 		return no(wire.Malformed, "the announcement is not what the task says")
+	case (len(t.Mechanism.Weights) > 0) != (t.Every > 0) || t.Every > 0 && t.Participation != dp.CheckIn:
+		return no(wire.Malformed, "correlated noise of a task whose clients do not count rounds")
 	case c.Void:
 		return no(wire.Closed, "the round is void")
 	}

@@ -31,6 +31,9 @@ func Check(ctx context.Context, s *store.Store, file mark.File, problem func(whe
 			continue
 		}
 		records[announcement] = r
+		if err := checkHeld(ctx, s, announcement, r); err != nil {
+			problem(key, "its held sum: %v", err)
+		}
 		if err := checkNoise(ctx, s, announcement, r); err != nil {
 			problem(key, "its noise: %v", err)
 		}
@@ -58,6 +61,23 @@ func checkNoise(ctx context.Context, s interface {
 	return err
 }
 
+// checkHeld compares a held sum, if it is still there, with its name: later rounds do without one that was deleted.
+func checkHeld(ctx context.Context, s interface {
+	GetObject(ctx context.Context, name string) ([]byte, error)
+}, announcement hash, r record) error {
+	if r.Held == (hash{}) {
+		return nil
+	}
+	b, err := s.GetObject(ctx, heldName(announcement, r.Held))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err == nil && sha256.Sum256(b) != r.Held {
+		err = errors.New("it is not what its name says")
+	}
+	return err
+}
+
 // checkHistory compares the list of rounds with the mark and with the rounds' records.
 func checkHistory(ctx context.Context, s mark.Log, marks mark.Keeper, records map[hash]record, problem func(where, format string, args ...any)) {
 	rounds, err := newHistory(s, marks).All(ctx)
@@ -66,6 +86,9 @@ func checkHistory(ctx context.Context, s mark.Log, marks mark.Keeper, records ma
 		return
 	}
 	for announcement, e := range rounds {
+		if e.Row != 0 {
+			continue
+		}
 		where := recordPrefix + hex.EncodeToString(announcement[:])
 		if r, ok := records[announcement]; !ok {
 			problem(where, "there is none, and the round is in the list of rounds")

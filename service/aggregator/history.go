@@ -3,11 +3,13 @@ package aggregator
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 
+	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/document"
 	"github.com/riffle-dp/riffle/service/mark"
 )
@@ -31,6 +33,9 @@ type once struct {
 	Summed       hash `json:"summed"`         // digest of the exclusion; zero in an entry of a key
 	Noise        hash `json:"noise,omitzero"` // digest of the noise that was added, if any was
 	Key          hash `json:"key,omitzero"`   // SHA-256 of the sealed key of the proofs; zero in an entry of a sum
+	// Row, if not 0, says that this entry is not of an announcement but of a round of a task whose noise is
+	// correlated: Announcement is rowOf them, and Summed the one announcement by which the round is summed.
+	Row int64 `json:"row,omitempty"`
 }
 
 // follows says whether e may come after what is known of its round.
@@ -75,6 +80,27 @@ func (h *history) add(ctx context.Context, announcement [32]byte, r record) erro
 // fix notes the sealed key of a round's proofs, once, as add does. No report may be prepared before.
 func (h *history) fix(ctx context.Context, announcement [32]byte, key []byte) error {
 	return h.note(ctx, once{Announcement: announcement, Key: sha256.Sum256(key)})
+}
+
+// rowOf names a round of a task.
+func rowOf(task hash, round int64) hash {
+	b := append([]byte("riffle/1 row of a task"), task[:]...)
+	return sha256.Sum256(binary.LittleEndian.AppendUint64(b, uint64(round)))
+}
+
+// bind notes by which announcement a round of a task is summed, once: what is released of it is charged once.
+// A client takes part in one announcement of a round at most, but earlier rounds' vectors would be
+// released twice. When it returns nil, entry and mark are durable.
+func (h *history) bind(ctx context.Context, task hash, round int64, announcement [32]byte) error {
+	return h.Add(ctx, rowOf(task, round), func(known once, head [32]byte) ([]byte, error) {
+		switch {
+		case known.Summed == hash(announcement):
+			return nil, nil
+		case known.Summed == (hash{}):
+			return json.Marshal(once{Format: historyFormat, After: head, Announcement: rowOf(task, round), Summed: announcement, Row: round})
+		}
+		return nil, no(wire.SecondReport, "round %d of the task was summed for another announcement", round)
+	})
 }
 
 func (h *history) note(ctx context.Context, want once) error {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/riffle-dp/riffle/mechanism/rng"
 	"github.com/riffle-dp/riffle/mechanism/vecsum/proved"
@@ -91,8 +92,16 @@ func (s *Service) createProved(ctx context.Context, j *job) error {
 	if err := s.history.fix(ctx, j.digest, b); err != nil {
 		return err
 	}
-	if err := s.sweep(ctx, j.announcement.Task, j.closed.Round); err != nil {
-		s.config.Log.Warn("noise of earlier rounds is not deleted yet", "error", err)
+	s.mu.Lock()
+	if strategy, ok := j.proved.Correlation(); ok {
+		if s.needed == nil {
+			s.needed = map[hash]int64{}
+		}
+		s.needed[j.announcement.Task] = j.closed.Round - int64(len(strategy.Weights)) + 1
+	}
+	s.mu.Unlock()
+	if err := errors.Join(s.sweep(ctx, j.announcement.Task, j.closed.Round), s.sweepHeld(ctx, time.Now())); err != nil {
+		s.config.Log.Warn("secrets of earlier rounds are not deleted yet", "error", err)
 	}
 	return nil
 }
@@ -263,6 +272,10 @@ func (s *Service) sumProved(ctx context.Context, r *round, rec record, revision 
 	case left < rec.MinReports || left < s.config.MinReports:
 		return nil, wire.Partial{}, no(wire.Excluded, "%d reports would be left, the fewest that are summed are %d", left, max(rec.MinReports, s.config.MinReports))
 	}
+	earlier, err := s.earlier(ctx, j, e.Earlier)
+	if err != nil {
+		return nil, wire.Partial{}, err
+	}
 	if rec.Summed == (hash{}) {
 		next := rec
 		next.Summed = digest
@@ -287,6 +300,11 @@ func (s *Service) sumProved(ctx context.Context, r *round, rec record, revision 
 	defer clear(noise)
 	if err := s.note(ctx, e.Announcement, rec); err != nil {
 		return nil, wire.Partial{}, err
+	}
+	if j.correlated() {
+		if err := s.mix(ctx, j, sum, earlier, &rec); err != nil {
+			return nil, wire.Partial{}, err
+		}
 	}
 	p, err := sum.Close(noise)
 	s.drop(r)
@@ -333,7 +351,7 @@ func (s *Service) noise(ctx context.Context, j *job, rec record, revision uint64
 		if err != nil {
 			return fail(err)
 		}
-		b, err := sealed.SealNoise(s.config.Keyring, envelope.Aggregator, j.digest, noise)
+		b, err := sealed.Noise.SealVector(s.config.Keyring, envelope.Aggregator, j.digest, noise)
 		if err != nil {
 			return fail(err)
 		}
@@ -380,7 +398,7 @@ func (s *Service) noise(ctx context.Context, j *job, rec record, revision uint64
 	if err != nil {
 		return fail(err)
 	}
-	noise, err := sealed.OpenNoise(s.config.Keyring, envelope.Aggregator, j.digest, b, j.proved.Dim)
+	noise, err := sealed.Noise.OpenVector(s.config.Keyring, envelope.Aggregator, j.digest, b, j.proved.Dim)
 	if err != nil {
 		s.config.Log.Error("a round's noise cannot be opened", "round", rec.Round, "error", err)
 		return fail(no(wire.Closed, "the round's noise cannot be opened, and is not drawn again"))
@@ -404,7 +422,7 @@ func (s *Service) sweep(ctx context.Context, task hash, before int64) error {
 		return fmt.Errorf("aggregator: %w", err)
 	}
 	for _, name := range names {
-		announcement, d, ok := parseNoise(name)
+		announcement, d, ok := parseNamed(noisePrefix, name)
 		if !ok {
 			continue
 		}
@@ -422,10 +440,10 @@ func (s *Service) sweep(ctx context.Context, task hash, before int64) error {
 	return nil
 }
 
-// parseNoise is the inverse of noiseName.
-func parseNoise(name string) (announcement [32]byte, d hash, ok bool) {
-	b, err := hex.DecodeString(name[min(len(name), len(noisePrefix)):max(0, min(len(name), len(noisePrefix)+64))])
-	if err != nil || len(b) != 32 || len(name) != len(noisePrefix)+64+1+64 {
+// parseNamed reads a name that begins with a prefix and has an announcement and a digest after it.
+func parseNamed(prefix, name string) (announcement [32]byte, d hash, ok bool) {
+	b, err := hex.DecodeString(name[min(len(name), len(prefix)):max(0, min(len(name), len(prefix)+64))])
+	if err != nil || len(b) != 32 || len(name) != len(prefix)+64+1+64 {
 		return announcement, d, false
 	}
 	return [32]byte(b), d, d.UnmarshalText([]byte(name[len(name)-64:])) == nil

@@ -304,7 +304,7 @@ func (w *provedWorld) combine(x *exchange.Exchange, b []byte, drawn map[string][
 	if err != nil || n != int64(users-len(out)) {
 		w.t.Fatalf("%d reports, %v", n, err)
 	}
-	noise, err := sealed.OpenNoise(w.ring, envelope.Aggregator, wire.Digest(w.a), drawn[noiseName(wire.Digest(w.a), w.record().Noise)], dim)
+	noise, err := sealed.Noise.OpenVector(w.ring, envelope.Aggregator, wire.Digest(w.a), drawn[noiseName(wire.Digest(w.a), w.record().Noise)], dim)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -242,6 +242,10 @@ func (r *rounds) takesPart(ctx context.Context, m *member, ann wire.Announcement
 	f := r.fleet
 	switch ann.Participation {
 	case dp.CheckIn:
+		if every := r.terms.Task.Every; every > 0 {
+			// What is decided follows from the history, so it is not stored that it was not its turn.
+			return client.Turn(every, client.OwnFirstRound(m.credential.key.Seed(), r.terms.ID, every), m.reported(r.terms.ID), ann.Round), nil
+		}
 		if client.CheckIn(f.coin(m.id, ann.Round), ann.Gamma) {
 			return true, nil
 		}
@@ -273,10 +277,23 @@ func (r *rounds) takesPart(ctx context.Context, m *member, ann wire.Announcement
 	return true, nil
 }
 
+// reported returns the last round of a task in which the client has reported, if it counts rounds there; 0: none.
+func (m *member) reported(task [32]byte) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.history.Of(task); s != nil {
+		return s.Round
+	}
+	return 0
+}
+
 // reserve counts the report in the client's history in memory, whether or not it will be sent.
 func (r *rounds) reserve(m *member, ann wire.Announcement, digest [32]byte) *client.Refused {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if s := m.history.Of(r.terms.ID); s != nil && r.terms.Task.Every > 0 && !client.Turn(r.terms.Task.Every, 0, s.Round, ann.Round) {
+		return client.Refuse(client.CauseRound, "round %d is within %d rounds of round %d, in which it took part", ann.Round, r.terms.Task.Every, s.Round)
+	}
 	// Check the budget again: another task of the same client may have spent meanwhile.
 	if refused := r.terms.Afford(m.history, r.fleet.counter); refused != nil {
 		return refused

@@ -23,9 +23,9 @@ var ErrUnable = errors.New("the aggregator cannot sum this")
 const ableTime = 10 * time.Second
 
 // CheckAggregator asks an aggregator whether it has what sums need: those with proofs, and those with
-// tokens of a registrar, whose key is given; nil: without tokens. An error does not wrap ErrUnable if
-// the aggregator does not answer.
-func CheckAggregator(ctx context.Context, g *Aggregator, proofs bool, registrar ed25519.PublicKey) error {
+// tokens of a registrar, whose key is given; nil: without tokens. correlated says that the noise of those with
+// proofs is correlated over rounds. An error does not wrap ErrUnable if the aggregator does not answer.
+func CheckAggregator(ctx context.Context, g *Aggregator, proofs, correlated bool, registrar ed25519.PublicKey) error {
 	what := "tokens"
 	switch {
 	case proofs:
@@ -56,6 +56,8 @@ func CheckAggregator(ctx context.Context, g *Aggregator, proofs bool, registrar 
 		return no("its signing key is another than the one that this coordinator knows (aggregator: key:)")
 	case proofs && !a.Mark:
 		return no("it has no mark (mark: in its configuration), which sums with proofs need")
+	case correlated && !a.Correlated:
+		return no("its version does not know noise that is correlated over rounds (every): its operator must install a newer one")
 	case registrar != nil && len(a.Registrar) == 0:
 		return no("it has no registrar's key (registrar: in its configuration), which sums with tokens need")
 	case registrar != nil && !bytes.Equal(a.Registrar, registrar):
@@ -74,5 +76,5 @@ func (r *runner) able(ctx context.Context) error {
 	if r.tokens != nil {
 		registrar = r.s.config.Shuffler.Registrar
 	}
-	return CheckAggregator(ctx, r.s.config.Aggregator, r.proved != nil, registrar)
+	return CheckAggregator(ctx, r.s.config.Aggregator, r.proved != nil, r.correlated(), registrar)
 }

@@ -272,6 +272,12 @@ func (s *Service) checkedRunner(t Job) (*runner, error) {
 			return fail("a vector sum with proofs needs the key with which the aggregator signs (aggregator: key:)")
 		}
 		r.proved = of
+		if _, ok := of.Correlation(); ok != (w.Every > 0) || ok && w.Participation != dp.CheckIn {
+			return fail("correlated noise of clients in one of %d rounds, participation %s", w.Every, w.Participation)
+		}
+		if w.Every > 0 && t.Gamma != 1/float64(w.Every) {
+			return fail("gamma = %v, a client is in one of %d rounds", t.Gamma, w.Every)
+		}
 	}
 	if isSum {
 		p := sum.Params

@@ -45,6 +45,11 @@ func (r *runner) sumProved(ctx context.Context, a *wire.Announcement, c *wire.Ro
 	if err != nil {
 		return nil, nil, err
 	}
+	earlier, err := r.earlier(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer earlier.clear()
 	r.phase("aggregating")
 	var sum *exchange.Exchange
 	var partial vecsum.Partial
@@ -66,7 +71,7 @@ func (r *runner) sumProved(ctx context.Context, a *wire.Announcement, c *wire.Ro
 			stop = tooFewTokens(got, c.Reports, a.MinReports)
 			return nil
 		}
-		e := wire.Exclusion{Announcement: c.Announcement, Reports: c.Reports, Places: sum.Out()}
+		e := wire.Exclusion{Announcement: c.Announcement, Reports: c.Reports, Places: sum.Out(), Earlier: earlier.announcements}
 		if stop = r.settle(ctx, a, &e); stop != nil {
 			return nil
 		}
@@ -94,6 +99,9 @@ func (r *runner) sumProved(ctx context.Context, a *wire.Announcement, c *wire.Ro
 	}
 	noise, err := r.noise(ctx, c)
 	if err != nil {
+		return nil, rejected, err
+	}
+	if err := r.mix(sum, earlier); err != nil {
 		return nil, rejected, err
 	}
 	own, err := sum.Close(noise)
@@ -296,7 +304,7 @@ func (r *runner) noise(ctx context.Context, c *wire.RoundClosed) ([]int64, error
 		}
 		var noise []int64
 		if err == nil {
-			noise, err = sealed.OpenNoise(ring, envelope.Coordinator, c.Announcement, b, r.proved.Dim)
+			noise, err = sealed.Noise.OpenVector(ring, envelope.Coordinator, c.Announcement, b, r.proved.Dim)
 		}
 		if err != nil {
 			return nil, &failure{FailedSecret, "the round's noise cannot be read, and is not drawn again", err}
@@ -307,7 +315,7 @@ func (r *runner) noise(ctx context.Context, c *wire.RoundClosed) ([]int64, error
 	if err != nil {
 		return nil, err
 	}
-	b, err := sealed.SealNoise(ring, envelope.Coordinator, c.Announcement, noise)
+	b, err := sealed.Noise.SealVector(ring, envelope.Coordinator, c.Announcement, noise)
 	if err != nil {
 		return nil, err
 	}
@@ -331,15 +339,20 @@ func noisePrefix(task [32]byte) string { return fmt.Sprintf("noise/%x/", task) }
 
 func noiseName(task [32]byte, d hash) string { return noisePrefix(task) + fmt.Sprintf("%x", d[:]) }
 
-// sweepNoise deletes noise that is never added to anything again: all but that of the open round,
-// and all of a task that has ended. The caller leads the task, so nobody else is about to name any.
+// sweepNoise deletes noise that is never added to anything again, and held sums that no release is made of:
+// all but that of the open round and those that the state lists, and all of a task that has ended. The caller leads the task, so nobody else is about to name any.
 // What stays is deleted later.
 func (r *runner) sweepNoise(ctx context.Context, ended bool) {
 	if r.proved == nil {
 		return
 	}
 	names, err := r.s.config.Store.List(ctx, store.Objects, noisePrefix(r.id))
-	for _, name := range names {
+	held, e := r.s.config.Store.List(ctx, store.Objects, heldPrefix(r.id))
+	err = errors.Join(err, e)
+	for _, name := range append(names, held...) {
+		if !ended && slices.ContainsFunc(r.record.Held, func(h heldSum) bool { return name == heldName(r.id, h.Share) }) {
+			continue
+		}
 		if !ended && r.record.Open != nil && name == noiseName(r.id, r.record.Open.Noise) {
 			continue
 		}
@@ -348,6 +361,6 @@ func (r *runner) sweepNoise(ctx context.Context, ended bool) {
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		r.warn("noise that has no further use is not deleted yet", err)
+		r.warn("noise or held sums that have no further use are not deleted yet", err)
 	}
 }

@@ -115,7 +115,7 @@ func (w *world) noised(round int64, announcement hash, model [32]byte, out ...in
 	w.t.Helper()
 	want := w.bare(round, model, out...)
 	add := func(ring *envelope.Keyring, role envelope.Reader, b []byte) {
-		noise, err := sealed.OpenNoise(ring, role, announcement, b, dim)
+		noise, err := sealed.Noise.OpenVector(ring, role, announcement, b, dim)
 		if err != nil {
 			w.t.Fatalf("round %d: %v", round, err)
 		}

@@ -83,6 +83,9 @@ type record struct {
 	Recent []hash `json:"recent"`
 	// Told lists the last rounds of which clients may ask, the newest last.
 	Told []told `json:"told,omitempty"`
+	// Held lists the rounds, in their order, of which this coordinator holds its share of the sum without noise,
+	// because later releases are made of it: where noise is correlated.
+	Held []heldSum `json:"held,omitempty"`
 	// Untold is the digest of the round that ended last, if the shuffler may not have destroyed
 	// it yet.
 	Untold hash       `json:"untold"`

@@ -282,9 +282,12 @@ func (r *runner) open(ctx context.Context, a *wire.Announcement, c *wire.RoundCl
 // release stores the model and, by one compare-and-swap, that the round has ended.
 func (r *runner) release(ctx context.Context, c *wire.RoundClosed, o outcome, evaluation any) error {
 	db := r.s.config.Store
+	next := r.record
+	if err := r.hold(ctx, c, &next); err != nil {
+		return err
+	}
 	model, state := encodeModel(r.pure.Parameters), encodeState(r.pure.State().Optimizer)
 	r.collectGarbage()
-	next := r.record
 	old := next.Step
 	next.Model, next.Step = digestOf(model), digestOf(state)
 	if err := db.PutObject(ctx, stateName(r.id, next.Step), state); err != nil {

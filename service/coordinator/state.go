@@ -134,7 +134,7 @@ func (r *runner) load(ctx context.Context, n int64) error {
 		Task: r.id, Optimizer: o, Mechanism: r.mechanism, Report: r.t.Report, Ledger: r.ledger,
 		Trust: r.task.Trust, Participation: r.task.Participation, Population: n, MinClients: r.task.MinClients, Sample: r.t.Sample,
 		Gamma: r.t.Gamma, Blocks: blocks, MinReports: r.task.MinReports, Messages: r.task.Messages, Clip: r.task.Mechanism.Clip, ModelDim: r.task.ModelDim,
-		Colluders: r.t.Colluders, Honest: r.honest(), Tokens: r.tokens != nil, Declinable: r.t.Declinable,
+		Colluders: r.t.Colluders, Honest: r.honest(), Tokens: r.tokens != nil, Declinable: r.t.Declinable, Every: r.task.Every,
 	})
 	if err != nil {
 		return err

@@ -51,6 +51,8 @@ type runner struct {
 	knows    bool                     // whether the service has them all; guarded by the service's mu
 	logged   map[string]bool          // causes of trouble that were logged since the last round ended
 
+	own []int64 // share of the open round's sum, where it is held for later ones
+
 	besides besides // models for the evaluation beside the rounds
 
 	mu        sync.Mutex

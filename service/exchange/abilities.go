@@ -13,6 +13,8 @@ type Abilities struct {
 	SigningKey ed25519.PublicKey `json:"signing_key,omitempty"`
 	// Mark says whether it has a mark. Without one it sums nothing with proofs.
 	Mark bool `json:"mark"`
+	// Correlated says that it knows noise that is correlated over rounds, for which it holds its shares of sums.
+	Correlated bool `json:"correlated,omitempty"`
 	// Registrar is the key with which tokens' keys must be signed; absent: it reads no tokens.
 	Registrar ed25519.PublicKey `json:"registrar,omitempty"`
 }

@@ -155,6 +155,11 @@ func (x *Exchange) Tokens() int64 {
 	return x.config.Tokens.Fewest()
 }
 
+// Mix makes the share of what is released, but for the noise, of several rounds' sums: see proved.Sum.
+func (x *Exchange) Mix(weight int64, earlier []proved.Earlier) (own []int64, err error) {
+	return x.sum.Mix(weight, earlier)
+}
+
 // Close adds noise to the share of the sum, and returns it, once.
 func (x *Exchange) Close(noise []int64) (vecsum.Partial, error) { return x.sum.Close(noise) }
 

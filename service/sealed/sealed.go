@@ -18,6 +18,8 @@ type Label string
 const (
 	VerifyKey Label = "riffle/1 stored verify key"
 	Noise     Label = "riffle/1 stored noise"
+	// Sum is the share of a round's sum without noise, which later rounds' releases are made of.
+	Sum Label = "riffle/1 stored sum"
 )
 
 // place binds a secret to its label and round. It is no announcement's digest, so a client's part
@@ -45,29 +47,29 @@ func (l Label) Open(ring *envelope.Keyring, own envelope.Reader, announcement [3
 	return secret, nil
 }
 
-// SealNoise seals the noise of a round, and clears its encoding.
-func SealNoise(ring *envelope.Keyring, own envelope.Reader, announcement [32]byte, noise []int64) ([]byte, error) {
-	b := make([]byte, 0, 8*len(noise))
+// SealVector seals a vector of a round, such as its noise, and clears its encoding.
+func (l Label) SealVector(ring *envelope.Keyring, own envelope.Reader, announcement [32]byte, vector []int64) ([]byte, error) {
+	b := make([]byte, 0, 8*len(vector))
 	defer func() { clear(b[:cap(b)]) }()
-	for _, v := range noise {
+	for _, v := range vector {
 		b = binary.LittleEndian.AppendUint64(b, uint64(v))
 	}
-	return Noise.Seal(ring, own, announcement, b)
+	return l.Seal(ring, own, announcement, b)
 }
 
-// OpenNoise is the inverse of SealNoise, for noise of dim coordinates.
-func OpenNoise(ring *envelope.Keyring, own envelope.Reader, announcement [32]byte, sealed []byte, dim int) ([]int64, error) {
-	b, err := Noise.Open(ring, own, announcement, sealed)
+// OpenVector is the inverse of SealVector, for a vector of dim coordinates.
+func (l Label) OpenVector(ring *envelope.Keyring, own envelope.Reader, announcement [32]byte, sealed []byte, dim int) ([]int64, error) {
+	b, err := l.Open(ring, own, announcement, sealed)
 	if err != nil {
 		return nil, err
 	}
 	defer clear(b)
 	if len(b) != 8*dim {
-		return nil, fmt.Errorf("%s: %d bytes for %d coordinates", string(Noise), len(b), dim)
+		return nil, fmt.Errorf("%s: %d bytes for %d coordinates", string(l), len(b), dim)
 	}
-	noise := make([]int64, dim)
-	for j := range noise {
-		noise[j] = int64(binary.LittleEndian.Uint64(b[8*j:]))
+	vector := make([]int64, dim)
+	for j := range vector {
+		vector[j] = int64(binary.LittleEndian.Uint64(b[8*j:]))
 	}
-	return noise, nil
+	return vector, nil
 }

@@ -63,6 +63,7 @@ type Sum struct {
 	out     []int64 // places left out, ascending
 	refused map[Reason]int64
 	digest  hash.Hash // of the reports summed
+	mixed   bool
 	closed  bool
 }
 
@@ -237,6 +238,63 @@ func (s *Sum) Out() []int64 { return slices.Clone(s.out) }
 
 // Refused returns the numbers of places left out so far, by reason.
 func (s *Sum) Refused() map[Reason]int64 { return maps.Clone(s.refused) }
+
+// Earlier is the share of an earlier round's sum that goes into this round's release, and its weight.
+type Earlier struct {
+	Weight int64   // not negative
+	Share  []int64 // from Mix of that round, at the same aggregator
+}
+
+// Mix makes the share of this round's release, but for the noise, of the shares of several sums: this
+// round's, with the given weight, and earlier ones'. It comes before Close, once. It returns the share
+// of this round's own sum, for later rounds. Both aggregators must mix the same rounds with the same
+// weights.
+//
+// Shares of sums are secret: with both aggregators' anybody has sums without noise.
+func (s *Sum) Mix(weight int64, earlier []Earlier) (own []int64, err error) {
+	if s.closed || s.mixed {
+		return nil, errClosed
+	}
+	if s.next != s.config.Reports {
+		return nil, fmt.Errorf("proved: %d of %d places are decided", s.next, s.config.Reports)
+	}
+	own = make([]int64, s.round.config.Dim)
+	for i := range own {
+		own[i] = int64(binary.LittleEndian.Uint64(s.sum[8*i:]))
+	}
+	mixed := make([]byte, len(s.sum))
+	for _, e := range append([]Earlier{{weight, own}}, earlier...) {
+		if e.Weight < 0 || len(e.Share) != len(own) {
+			return nil, fmt.Errorf("proved: weight %d of a share of %d values, not %d", e.Weight, len(e.Share), len(own))
+		}
+		share := make([]byte, 0, len(s.sum))
+		for _, v := range e.Share {
+			share = binary.LittleEndian.AppendUint64(share, uint64(v))
+		}
+		if err := s.times(mixed, share, e.Weight); err != nil {
+			return nil, err
+		}
+		clear(share)
+	}
+	clear(s.sum)
+	s.sum, s.mixed = mixed, true
+	return own, nil
+}
+
+// times adds weight times a share, in the field, by doubling. It overwrites share.
+func (s *Sum) times(sum, share []byte, weight int64) error {
+	for ; weight > 0; weight >>= 1 {
+		if weight&1 == 1 {
+			if err := s.round.pine.Add(sum, share); err != nil {
+				return fmt.Errorf("proved: %w", err)
+			}
+		}
+		if err := s.round.pine.Add(share, slices.Clone(share)); err != nil {
+			return fmt.Errorf("proved: %w", err)
+		}
+	}
+	return nil
+}
 
 var errClosed = errors.New("proved: the sum is closed")
 
