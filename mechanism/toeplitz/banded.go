@@ -3,6 +3,7 @@ package toeplitz
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // mostWork bounds rounds times weights of Banded: one step of the search is three times as many
@@ -43,14 +44,16 @@ func optimal(rounds, every, n int64) []float64 {
 type trial struct {
 	rounds, every int64
 	p, c          []float64 // p_j is at j−1
+	back          []float64 // p backwards
 	b, adjoint    []float64 // first column of A·C⁻¹; what E changes by for a change in it
 	m, slope      []float64 // for sensitivity
 }
 
+// newTrial is for n weights, at most as many as rounds.
 func newTrial(rounds, every, n int64) *trial {
 	band := func() []float64 { return make([]float64, n) }
 	long := func() []float64 { return make([]float64, rounds) }
-	return &trial{rounds: rounds, every: every, p: band(), c: band(), slope: band(), b: long(), adjoint: long(), m: long()}
+	return &trial{rounds: rounds, every: every, p: band(), c: band(), back: band(), slope: band(), b: long(), adjoint: long(), m: long()}
 }
 
 // start returns the square root's numbers.
@@ -88,7 +91,7 @@ func (t *trial) value(q, grad []float64) float64 {
 	var sum, mean float64
 	for j := range t.p {
 		sum += t.slope[j] / s
-		grad[j] = t.correlate(int64(j)+1)/e + sum
+		grad[j] = sum + dot(t.adjoint[j+1:], t.b)/e // E's is Σ_t λ_t·b_{t−j}
 		mean += float64(t.p[j] * grad[j])
 	}
 	for j := range q {
@@ -100,33 +103,20 @@ func (t *trial) value(q, grad []float64) float64 {
 // errors computes b, the renewal sequence of p, and the adjoint λ_t = 2(rounds−t)·b_t + Σ_j p_j·λ_{t+j}.
 func (t *trial) errors() (e float64) {
 	n := int64(len(t.p))
-	for i := range t.rounds {
-		var b float64
-		for j := range min(i, n) {
-			b += float64(t.p[j] * t.b[i-1-j])
-		}
-		if i == 0 {
-			b = 1
-		}
+	copy(t.back, t.p)
+	slices.Reverse(t.back)
+	t.b[0] = 1
+	e = float64(t.rounds)
+	for i := int64(1); i < t.rounds; i++ {
+		b := dot(t.back[max(0, n-i):], t.b[max(0, i-n):i])
 		t.b[i] = b
 		e += float64(float64(t.rounds-i) * float64(b*b))
 	}
 	for i := t.rounds - 1; i >= 0; i-- {
-		l := float64(float64(2*(t.rounds-i)) * t.b[i])
-		for j := range min(t.rounds-1-i, n) {
-			l += float64(t.p[j] * t.adjoint[i+1+j])
-		}
-		t.adjoint[i] = l
+		after := min(t.rounds-1-i, n)
+		t.adjoint[i] = float64(float64(2*(t.rounds-i))*t.b[i]) + dot(t.p[:after], t.adjoint[i+1:])
 	}
 	return e
-}
-
-// correlate returns the slope of E by p_j, Σ_t λ_t·b_{t−j}.
-func (t *trial) correlate(j int64) (sum float64) {
-	for i := j; i < t.rounds; i++ {
-		sum += float64(t.adjoint[i] * t.b[i-j])
-	}
-	return sum
 }
 
 // sensitivity computes m, the rows of the worst pattern of c, returns S, the sum of their squares,

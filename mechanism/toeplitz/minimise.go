@@ -4,7 +4,7 @@ import "math"
 
 const (
 	memory     = 12  // pairs of steps and changes of slope that are kept
-	mostSearch = 400 // steps
+	mostSearch = 100 // steps, after which less than 1e-6 of the value was left to gain in all cases tried
 )
 
 // minimise moves x to a local minimum of a positive function, which sets grad to the slope of its
@@ -83,11 +83,22 @@ func quasiNewton(grad []float64, steps, changes [][]float64) []float64 {
 	return d
 }
 
-func dot(a, b []float64) (sum float64) {
-	for i := range a {
-		sum += float64(a[i] * b[i])
+// dot returns Σ a_i·b_i over the length of a, as four sums that are added at the end.
+func dot(a, b []float64) float64 {
+	b = b[:len(a)]
+	var s0, s1, s2, s3 float64
+	i := 0
+	for ; i+4 <= len(a); i += 4 {
+		u, v := a[i:i+4], b[i:i+4]
+		s0 += float64(u[0] * v[0])
+		s1 += float64(u[1] * v[1])
+		s2 += float64(u[2] * v[2])
+		s3 += float64(u[3] * v[3])
 	}
-	return sum
+	for ; i < len(a); i++ {
+		s0 += float64(a[i] * b[i])
+	}
+	return (s0 + s1) + (s2 + s3)
 }
 
 // add adds f·b to a.

@@ -65,13 +65,20 @@ func TestNoPatternIsWorse(t *testing.T) {
 	for _, s := range tried(t) {
 		for every := int64(1); every <= T+1; every++ {
 			var worst [T]float64
+			var alone [T]int64 // the most in one row
 			patterns(T, every, func(p []int64) {
 				var sum float64
 				for r := range int64(T) {
-					sum += square(row(s.Weights, p, nil, r))
-					worst[r] = max(worst[r], sum)
+					m := row(s.Weights, p, nil, r)
+					sum += square(m)
+					worst[r], alone[r] = max(worst[r], sum), max(alone[r], m)
 				}
 			})
+			for r, m := range alone {
+				if t0 := int64(r); s.Row(t0-t0%every, every) != m {
+					t.Fatalf("%v: row %d alone has up to %d, every %d", s, r, m, every)
+				}
+			}
 			for r, v := range worst {
 				if want := math.Ldexp(v, -2*s.Bits); s.Squared(int64(r)+1, every) != want {
 					t.Fatalf("%v: squared(%d, %d) = %v, worst pattern %v", s, r+1, every, s.Squared(int64(r)+1, every), want)
