@@ -13,6 +13,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/durable"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	sums "github.com/riffle-dp/riffle/protocol/mechanism"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/setting"
@@ -100,6 +101,7 @@ client, which learns from them. It says how to open the page, and waits for the 
   riffle demo --clients 200 --rounds 5 --trust vector-sum --json
   riffle demo --clients 200 --rounds 5 --trust vector-sum --proofs pine
   riffle demo --full --clients 100 --rounds 5
+  riffle demo --every 4 --clients 200 --rounds 12
   riffle demo --browser --clients 100 --rounds 10
   riffle demo --measure --clients 500 --rounds 3
   riffle demo --external 50 --rounds 3 --gradients 'python3 python/examples/numpy_mlp.py'`,
@@ -127,6 +129,18 @@ client, which learns from them. It says how to open the page, and waits for the 
 				return usage("--measure contradicts --browser: a tab has drawings and no row that could answer")
 			case d.Gradients != "" && !given("clients"):
 				d.Clients = 0
+			}
+			if task.Every != 0 { // its noise is the aggregators'
+				if !given("trust") {
+					d.Trust = dp.Trust(dp.TrustNames(dp.SumsOnly)[0])
+				}
+				if d.Trust.Is(dp.SumsOnly) && !given("proofs") {
+					task.Proofs = wire.ProofsPine
+				}
+				task.NoiseBy = vecsum.ByAggregators
+			}
+			if d.Full && task.Every != 0 {
+				return usage("--every contradicts --full, which has tokens: how many clients a round has costs nothing there")
 			}
 			if d.Full {
 				if !given("trust") {
@@ -194,6 +208,7 @@ client, which learns from them. It says how to open the page, and waits for the 
 		{Name: "epsilon", Into: &epsilon, Default: "1", Range: "(0, inf)", Help: "budget that the noise is chosen for, with --trust " + dp.AnyTrust(dp.SumsOnly)},
 		{Name: "receipts", Into: &d.Receipts, Help: "publish after each round which receipts arrived; the clients look for theirs"},
 		{Name: "proofs", Into: &task.Proofs, Values: valuesOf("proofs"), Help: "with --trust " + dp.AnyTrust(dp.SumsOnly) + ": reports prove their norm (%s), and the aggregators add the noise (default: none)"},
+		{Name: "every", Into: &task.Every, Range: "[2, 1000]", Help: "with --proofs: each client takes part in at most one of so many consecutive rounds, by its own count, and the noise is correlated over rounds (default: none)"},
 		{Name: "full", Into: &d.Full, Help: "all that keeps liars and operators honest: proofs, receipts, a registrar with tokens, a relay"},
 		{Name: "measure", Into: &d.Measure, Help: "a second task asks how many clients are of what age, on the same budget"},
 		{Name: "guard", Into: &guard, Help: "keep the last good model where its evaluation falls by more, as accuracy:0.05 (default: none)"},
@@ -224,11 +239,14 @@ func (d *demo) settle(ctx context.Context, task train.PrivacyConfig, eps0, epsil
 		d.Data = path
 	}
 	if d.Participation == "" {
-		d.Participation, _ = d.Trust.Defaults()
+		if d.Participation, _ = d.Trust.Defaults(); task.Every != 0 {
+			d.Participation = dp.CheckIn
+		}
 	}
 	c := train.Default()
 	c.Data, c.Trust, c.Participation, c.Rounds, c.Model, c.Guard = d.Data, d.Trust, d.Participation, d.Rounds, "hog-linear", guard
 	c.Randomizer, c.Encoding, c.Messages, c.Receipts, c.Proofs, c.Tokens = task.Randomizer, task.Encoding, task.Messages, d.Receipts, task.Proofs, task.Tokens
+	c.Every, c.NoiseBy = task.Every, task.NoiseBy
 	n := d.population()
 	if d.Gradients != "" {
 		if err := d.describe(ctx, &c); err != nil {
@@ -264,7 +282,9 @@ func (d *demo) settle(ctx context.Context, task train.PrivacyConfig, eps0, epsil
 			c.K = max(2, n/d.Rounds)
 		}
 	case "check-in":
-		c.Gamma = gamma
+		if c.Gamma = gamma; c.Every != 0 {
+			c.Gamma = 1 / float64(c.Every)
+		}
 		d.Round = secret
 	}
 	if k != 0 && c.K == 0 {
