@@ -69,7 +69,7 @@ type Config struct {
 	// that only the sum is seen. Each client then adds its own noise, and AddNoise is not
 	// called. Several goroutines may call carry at once; open is called once, and returns the
 	// sum and the number of reports in it. If Carry is nil, a tally adds the reports.
-	Carry   func(round int64) (carry func(rng.Source, *randomizer.Report) error, open func() (sum []int64, n int64, err error), err error)
+	Carry func(round int64) (carry func(rng.Source, *randomizer.Report) error, open func() (sum []int64, n int64, err error), err error)
 	// Every, if not 0, has each client take part in one of so many rounds, beginning with one that it
 	// draws, in place of a coin.
 	Every   int64

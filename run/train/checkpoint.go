@@ -27,9 +27,9 @@ const checkpointVersion = "riffle-checkpoint-1"
 type checkpoint struct {
 	state    coordinator.State
 	held     []toeplitz.Sum // by the aggregators of a simulation, where noise is correlated
-	seconds  float64 // time spent so far, for the summary only
-	reports  int64   // reports summed so far
-	complete bool    // whether no round follows
+	seconds  float64        // time spent so far, for the summary only
+	reports  int64          // reports summed so far
+	complete bool           // whether no round follows
 }
 
 // Names of the tensors of correlated noise begin with these; a round's number follows.
