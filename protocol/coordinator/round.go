@@ -146,8 +146,10 @@ type Coordinator struct {
 	reports randomizer.Mechanism
 	batch   [32]byte
 	mean    []float64
-	// recovery undoes the correlation of the noise; nil if there is none.
-	recovery *toeplitz.Recovery
+	// recovery undoes the correlation of the noise; nil if there is none. recovered says that the open
+	// round is in it, because a step failed.
+	recovery  *toeplitz.Recovery
+	recovered bool
 }
 
 // New returns the coordinator before round 1.
@@ -363,7 +365,7 @@ func (c *Coordinator) End(tallies ...*Tally) (accepted, rejected int64, err erro
 		}
 		c.publish()
 	}
-	c.Round, c.opened, c.batch = c.opened, 0, [32]byte{}
+	c.Round, c.opened, c.batch, c.recovered = c.opened, 0, [32]byte{}, false
 	return accepted, rejected, nil
 }
 
@@ -373,10 +375,15 @@ func (c *Coordinator) estimate(sum []int64, n int64) error {
 		c.config.Mechanism.Estimate(c.mean, sum, n)
 		return nil
 	}
+	if c.recovered {
+		c.recovery.Undo()
+		c.recovered = false
+	}
 	recovered, err := c.recovery.Recover(c.opened, sum)
 	if err != nil {
 		return fmt.Errorf("coordinator: %w", err)
 	}
+	c.recovered = true
 	c.config.Mechanism.(correlated).Recovered(c.mean, recovered, n)
 	return nil
 }
@@ -435,7 +442,11 @@ type State struct {
 func (c *Coordinator) State() State {
 	s := State{Round: c.Round, Optimizer: c.config.Optimizer.State(), Charged: c.config.Ledger.Entries(), Opened: c.opened, Batch: c.batch}
 	if c.recovery != nil {
-		s.Recovery = c.recovery.State()
+		r := *c.recovery
+		if c.recovered {
+			r.Undo() // whoever restores the open round ends it anew
+		}
+		s.Recovery = r.State()
 	}
 	return s
 }

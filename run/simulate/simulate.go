@@ -248,22 +248,35 @@ func (s *Simulation) Round(ctx context.Context, progress func(reports int64)) (R
 	if err != nil {
 		return result, err
 	}
-	if m, ok := s.config.Mechanism.(summed); ok && s.config.Carry == nil {
-		var n int64
-		for _, t := range tallies {
-			n += t.Accepted
-		}
-		if err := s.mix(ann.Round, tallies); err != nil {
-			return result, err
-		}
-		src := rng.Replay(s.config.Seed, streamSum, uint64(ann.Round))
-		if err := m.AddNoise(src, tallies[0].Sum, n); err != nil {
-			return result, err
-		}
+	if err := s.release(ann.Round, tallies); err != nil {
+		return result, err
 	}
 	result.Reports, result.Rejected, err = s.config.Coordinator.End(tallies...)
+	if err != nil && s.window != nil {
+		s.window.Undo() // the round is still open
+	}
 	result.Reports /= ann.PerClient()
 	return result, err
+}
+
+// release makes of a sum what the aggregators show.
+func (s *Simulation) release(round int64, tallies []*coordinator.Tally) error {
+	m, ok := s.config.Mechanism.(summed)
+	if !ok || s.config.Carry != nil {
+		return nil
+	}
+	var n int64
+	for _, t := range tallies {
+		n += t.Accepted
+	}
+	if err := s.mix(round, tallies); err != nil {
+		return err
+	}
+	err := m.AddNoise(rng.Replay(s.config.Seed, streamSum, uint64(round)), tallies[0].Sum, n)
+	if err != nil && s.window != nil {
+		s.window.Undo()
+	}
+	return err
 }
 
 // mix makes of a round's sum, if noise is correlated, what is released of it but for the noise.
