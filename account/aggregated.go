@@ -63,8 +63,10 @@ func (q Query) validateEvery() error {
 	switch {
 	case q.Every == 0 && q.Strategy == "":
 		return nil
-	case q.Every < 2:
-		return fmt.Errorf("account: every = %d must be at least 2: for clients that take part in all rounds correlated noise gains 1.2 at most, so independent noise is added", q.Every)
+	case q.Every < 1:
+		return fmt.Errorf("account: every = %d must be at least 2", q.Every)
+	case q.Every == 1:
+		return errors.New("account: every = 1 must be at least 2: where clients take part in all rounds correlated noise is worth 1.061 times as much at most, so independent noise is added")
 	case q.Rounds > mostRows:
 		return fmt.Errorf("account: rounds = %d of correlated noise must be at most %d", q.Rounds, mostRows)
 	case q.Participation != dp.All:

@@ -232,7 +232,7 @@ func (a *Accountant) Ask(ctx context.Context, d DocumentQuery, which string, eac
 	} else if d.Trust != "" && !d.Trust.Is(dp.SumsOnly) {
 		return Reply{}, fmt.Errorf("account: trust %s contradicts randomizer %s, of which only the sum is seen", d.Trust, VectorSumClass)
 	}
-	q.Sum, q.NoiseBy = d.params(), d.NoiseBy
+	q.Sum, q.NoiseBy, q.Every, q.Strategy = d.params(), d.NoiseBy, d.Every, d.Strategy
 	return a.answer(ctx, q, which, each)
 }
 

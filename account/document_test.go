@@ -29,6 +29,8 @@ func TestDocumentsCanBeAskedAgain(t *testing.T) {
 		`{"participation":"check-in","trust":"distributed","randomizer":"gaussian","sigma":2,"eps0":0,"n":1000,"gamma":0.1,"rounds":7,"delta":1e-5,"adjacency":"remove"}`,
 		`{"participation":"all","randomizer":"generic","eps0":1,"n":300,"rounds":3,"delta":1e-5,"colluders":20,"k_hidden":true,"adaptive_within_round":true,"tv":0.2}`,
 		`{"participation":"sampled","randomizer":"vecsum","n":5000,"k":1000,"rounds":2,"delta":1e-6,"dim":30,"grid":100,"noise":"binomial","noise_bits":4000,"honest":0.9}`,
+		`{"participation":"all","randomizer":"vecsum","noise_by":"aggregators","n":6000,"rounds":40,"delta":1e-5,"dim":30,"sigma":9,"eps0":0,"every":2,"strategy":"buffered"}`,
+		`{"participation":"all","randomizer":"vecsum","noise_by":"aggregators","n":6000,"rounds":7,"eps":0.5,"dim":30,"sigma":9,"eps0":0,"every":3}`,
 	} {
 		first, err := askDocument(t, text, "best")
 		if err != nil {
@@ -131,15 +133,23 @@ func TestAskIsAnswer(t *testing.T) {
 
 func TestQueriesRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"participation":"all","n":10,"rounds":1,"eps0":1,"delta":0.1,"k0":1}`:                                       `unknown field "k0"`,
-		`{"participation":"all","n":10,"rounds":1,"eps0":1}`:                                                          "exactly one of delta",
-		`{"participation":"all","n":10,"rounds":1,"eps0":1,"delta":0.1,"eps":1}`:                                      "exactly one of delta",
-		`{"participation":"all","n":10,"rounds":1,"eps0":1,"delta":0.1} {}`:                                           "more than one",
-		`{"participation":"all","n":10.5,"rounds":1,"eps0":1,"delta":0.1}`:                                            "cannot unmarshal",
-		`{"participation":"all","n":10,"rounds":1,"eps0":1,"delta":0.1,"dim":3}`:                                      "go with randomizer vecsum",
-		`{"participation":"all","n":10,"rounds":1,"eps0":-1,"delta":0.1}`:                                             "eps0 = -1",
-		`{"participation":"all","randomizer":"vecsum","trust":"shuffle","n":10,"rounds":1,"delta":0.1,"dim":3}`:       "only the sum is seen",
-		`{"participation":"all","randomizer":"vecsum","eps0":1,"n":10,"rounds":1,"delta":0.1,"dim":3,"noise_bits":4}`: "single reports",
+		`{"participation":"all","n":10,"rounds":1,"eps0":1,"delta":0.1,"k0":1}`:                                                                              `unknown field "k0"`,
+		`{"participation":"all","n":10,"rounds":1,"eps0":1}`:                                                                                                 "exactly one of delta",
+		`{"participation":"all","n":10,"rounds":1,"eps0":1,"delta":0.1,"eps":1}`:                                                                             "exactly one of delta",
+		`{"participation":"all","n":10,"rounds":1,"eps0":1,"delta":0.1} {}`:                                                                                  "more than one",
+		`{"participation":"all","n":10.5,"rounds":1,"eps0":1,"delta":0.1}`:                                                                                   "cannot unmarshal",
+		`{"participation":"all","n":10,"rounds":1,"eps0":1,"delta":0.1,"dim":3}`:                                                                             "go with randomizer vecsum",
+		`{"participation":"all","n":10,"rounds":1,"eps0":-1,"delta":0.1}`:                                                                                    "eps0 = -1",
+		`{"participation":"all","randomizer":"vecsum","trust":"shuffle","n":10,"rounds":1,"delta":0.1,"dim":3}`:                                              "only the sum is seen",
+		`{"participation":"all","randomizer":"vecsum","eps0":1,"n":10,"rounds":1,"delta":0.1,"dim":3,"noise_bits":4}`:                                        "single reports",
+		`{"participation":"all","n":10,"rounds":1,"eps0":1,"delta":0.1,"every":3}`:                                                                           "every = 3",
+		`{"participation":"all","randomizer":"vecsum","n":10,"rounds":1,"delta":0.1,"dim":3,"noise_bits":4,"every":3}`:                                       "every = 3",
+		`{"participation":"all","randomizer":"vecsum","noise_by":"aggregators","n":10,"rounds":2,"delta":0.1,"dim":3,"sigma":3,"every":1}`:                   "every = 1 must be at least 2",
+		`{"participation":"all","randomizer":"vecsum","noise_by":"aggregators","n":10,"rounds":2,"delta":0.1,"dim":3,"sigma":3,"every":-4}`:                  "every = -4 must be at least 2",
+		`{"participation":"all","randomizer":"vecsum","noise_by":"aggregators","n":10,"rounds":2,"delta":0.1,"dim":3,"sigma":3,"strategy":"banded"}`:         "every = 0 must be at least 2",
+		`{"participation":"all","randomizer":"vecsum","noise_by":"aggregators","n":10,"rounds":2,"delta":0.1,"dim":3,"sigma":3,"every":2,"strategy":"best"}`: `strategy "best" must be one of`,
+		`{"participation":"all","randomizer":"vecsum","noise_by":"aggregators","n":10,"rounds":70000,"delta":0.1,"dim":3,"sigma":3,"every":2}`:               "rounds = 70000",
+		`{"participation":"sampled","k":5,"randomizer":"vecsum","noise_by":"aggregators","n":10,"rounds":2,"delta":0.1,"dim":3,"sigma":3,"every":2}`:         "participation all, not sampled",
 	} {
 		if _, err := askDocument(t, text, "best"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)

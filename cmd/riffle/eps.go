@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/mechanism/toeplitz"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/run/setting"
 )
@@ -295,6 +297,10 @@ func printReply(w io.Writer, r account.Reply, more reportFacts) error {
 		p.line("%s", describeSum(r.Query))
 		if d := r.Document().Design; d != nil {
 			p.line("released with the noise of both: deviation %.5g clip norms a coordinate", d.Released)
+			if r.Query.Every > 0 {
+				p.line("correlated over rounds (%s, %s): sums over rounds have 1/%.4g of the noise of independent noise that costs as much",
+					cmp.Or(r.Query.Strategy, toeplitz.Band), counted(len(d.Weights), "weight"), d.Gain)
+			}
 		}
 	}
 	if r.Upper != nil {
@@ -375,7 +381,11 @@ func describeQuery(q account.Query) string {
 	case q.Trust.Is(dp.SumsOnly):
 		parameter = "" // a vector sum has neither
 	}
-	text := fmt.Sprintf("%d round(s), n = %d, %sparticipation %s", q.Rounds, q.Population, parameter, q.Participation)
+	part := "participation " + string(q.Participation)
+	if q.Every > 0 {
+		part = fmt.Sprintf("each client in at most one of any %d rounds", q.Every)
+	}
+	text := fmt.Sprintf("%d round(s), n = %d, %s%s", q.Rounds, q.Population, parameter, part)
 	if q.Reports > 0 {
 		text += fmt.Sprintf(", k = %d", q.Reports)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/toeplitz"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/run/simulate"
@@ -213,7 +214,11 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output, page serving) (err 
 			bar.round(result.Round)
 			shown.round(r, result)
 			if result.Void {
-				bar.line("round %d is void: fewer than n-min = %d reports; nothing was released or charged", result.Round, c.NMin)
+				charge := "nothing was released or charged"
+				if c.Every > 0 {
+					charge = "nothing was released, and its cost comes with the next round"
+				}
+				bar.line("round %d is void: fewer than n-min = %d reports; %s", result.Round, c.NMin, charge)
 			}
 			if n := r.Odd(); n > odd {
 				bar.line("round %d: %s of the program's gradients NaN or infinite, counted as 0", result.Round, counted(n-odd, "value"))
@@ -263,7 +268,11 @@ func mechanism(r *train.Run) string {
 		return "no randomizer"
 	}
 	if r.Config.NoiseBy == vecsum.ByAggregators {
-		return fmt.Sprintf("vector sum, noise of each of two aggregators worth sigma = %.4g clip norms", r.Config.Sigma)
+		text := fmt.Sprintf("vector sum, noise of each of two aggregators worth sigma = %.4g clip norms", r.Config.Sigma)
+		if r.Config.Every > 0 {
+			text += fmt.Sprintf(", correlated over rounds (%s), each client in at most one of %d", cmp.Or(r.Config.Strategy, toeplitz.Band), r.Config.Every)
+		}
+		return text
 	}
 	if r.Config.Trust.Is(dp.SumsOnly) {
 		return fmt.Sprintf("%s, each client's noise worth sigma = %.4g clip norms", r.Mechanism.Facts().Name, r.Config.Sigma)

@@ -25,6 +25,7 @@ type Recovery struct {
 	strategy Strategy
 	dim      int
 	state    State
+	before   State // the last Recover
 }
 
 // NewRecovery begins before round 0, for vectors of length dim.
@@ -56,6 +57,7 @@ func RestoreRecovery(s Strategy, dim int, from State) (*Recovery, error) {
 		r.state.Kept = append(r.state.Kept, Vector{v.Round, slices.Clone(v.Values)})
 		least = v.Round + 1
 	}
+	r.before = r.state
 	return r, nil
 }
 
@@ -101,14 +103,18 @@ func (r *Recovery) Recover(round int64, y []int64) ([]float64, error) {
 	return x, nil
 }
 
+// Undo takes back the last Recover, so that its round may come again. It may be called once after it.
+func (r *Recovery) Undo() { r.state = r.before }
+
 // keep notes a round's vector and forgets those that no later round needs.
 func (r *Recovery) keep(round int64, x []float64) {
-	r.state.Next = round + 1
+	r.before = r.state
 	least := round + 2 - int64(len(r.strategy.Weights))
-	r.state.Kept = slices.DeleteFunc(r.state.Kept, func(v Vector) bool { return v.Round < least })
+	kept := slices.DeleteFunc(slices.Clone(r.state.Kept), func(v Vector) bool { return v.Round < least })
 	if round >= least {
-		r.state.Kept = append(r.state.Kept, Vector{round, slices.Clone(x)})
+		kept = append(kept, Vector{round, slices.Clone(x)})
 	}
+	r.state = State{Next: round + 1, Kept: kept}
 }
 
 // subtract takes w·v from x. The conversion keeps compilers from fusing the two steps.

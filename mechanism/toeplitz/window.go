@@ -17,6 +17,7 @@ type Window struct {
 	strategy Strategy
 	dim      int
 	held     []Sum // in the order of rounds
+	before   []Sum // what was held before the last Mix
 }
 
 // NewWindow goes on from the sums that another Window held; nil: it begins. It copies them.
@@ -31,6 +32,7 @@ func NewWindow(s Strategy, dim int, held []Sum) (*Window, error) {
 		}
 		w.held = append(w.held, Sum{h.Round, slices.Clone(h.Values)})
 	}
+	w.before = w.held
 	return w, nil
 }
 
@@ -44,7 +46,7 @@ func (w *Window) Held() []Sum {
 }
 
 // Mix makes Σ_s w_s·X_{t−s}, what round t releases but for the noise, of its sum X_t, in place, and
-// keeps X_t. Rounds come in increasing order; those left out count as X = 0. The caller sees to it
+// keeps X_t. What later rounds do not need is overwritten by the next Mix. Rounds come in increasing order; those left out count as X = 0. The caller sees to it
 // that the result is within 2^63. After an error nothing has changed.
 func (w *Window) Mix(round int64, sum []int64) error {
 	if n := len(w.held); round < 0 || n > 0 && round <= w.held[n-1].Round {
@@ -57,8 +59,10 @@ func (w *Window) Mix(round int64, sum []int64) error {
 	for j := range sum {
 		sum[j] *= w.strategy.Weights[0]
 	}
+	w.forget()
+	w.before = w.held
 	oldest := round + 1 - int64(len(w.strategy.Weights)) // what later rounds need no more lies before
-	kept := w.held[:0]
+	var kept []Sum
 	for _, h := range w.held {
 		if s := round - h.Round; s < int64(len(w.strategy.Weights)) {
 			weight := w.strategy.Weights[s]
@@ -68,13 +72,23 @@ func (w *Window) Mix(round int64, sum []int64) error {
 		}
 		if h.Round > oldest {
 			kept = append(kept, h)
-		} else {
+		}
+	}
+	if len(w.strategy.Weights) > 1 {
+		kept = append(kept, Sum{round, own})
+	}
+	w.held = kept
+	return nil
+}
+
+// Undo takes back the last Mix, so that its round may come again. It may be called once after it.
+func (w *Window) Undo() { w.held = w.before }
+
+// forget overwrites what the last Mix left out.
+func (w *Window) forget() {
+	for _, h := range w.before {
+		if len(w.held) == 0 || h.Round < w.held[0].Round {
 			clear(h.Values)
 		}
 	}
-	clear(w.held[len(kept):])
-	if w.held = kept; len(w.strategy.Weights) > 1 {
-		w.held = append(w.held, Sum{round, own})
-	}
-	return nil
 }

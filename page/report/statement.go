@@ -167,19 +167,22 @@ func assumptions(p Privacy) []string {
 			}
 		} else if p.SumNoise {
 			list = append(list, "One of the two aggregators is honest: it adds its noise, worth σ = "+number(p.Sigma)+" clip norms, to its share of a round's sum before anybody sees it, "+
-				"once, and shows one sum of a round. If both work against the clients, they see each client's vector, and nothing else protects it.")
+				"once, and shows "+shows(p)+". If both work against the clients, they see each client's vector, and nothing else protects it.")
 		} else {
 			list = append(list, "The aggregators do not all work together: each adds up its shares of the reports, and only the total of a round is put together. "+
 				"If they do, they see each report, and one client's noise alone promises next to nothing.")
 		}
 		if !p.SumNoise {
 			list = append(list, "The other clients of a round make their reports as the protocol says. Clients that work with an observer hide nobody and do not count.")
-		} else if p.Participation == dp.Sampled || p.Participation == dp.CheckIn {
+		} else if p.Every == 0 && p.Participation == dp.Sampled || p.Every == 0 && p.Participation == dp.CheckIn {
 			list = append(list, "Clients that work with an observer may take part as they like, but no more of them are among all clients than the settings say.")
 		}
 		list = append(list,
 			"All clients of a round are given the same "+map[bool]string{false: "model", true: "question"}[p.Question]+" and settings.")
 		switch chance := p.Messages <= 1; { // several messages get no credit for chance
+		case p.Every > 0:
+			list = append(list, fmt.Sprintf("Each client takes part in at most one of any %s consecutive rounds: it counts the rounds that are announced, "+
+				"whether they end or not. When it takes part may be known, and does not depend on its data.", count(p.Every)))
 		case p.Participation == dp.All:
 			list = append(list, "Every client reports exactly once in every round.")
 		case p.Participation == dp.Once:
@@ -210,6 +213,15 @@ func assumptions(p Privacy) []string {
 	}
 	return append(list,
 		fmt.Sprintf("Each client's own software randomizes its report (%s%s) with secure randomness.", randomizerName(p), own))
+}
+
+// shows says what an honest aggregator shows.
+func shows(p Privacy) string {
+	if p.Every > 0 {
+		return "one such sum of a round. Sums of earlier rounds are mixed into it, each at most as the settings weigh it, so that noise of several rounds cancels; " +
+			"nobody sees those sums without noise"
+	}
+	return "one sum of a round"
 }
 
 // once says how often a client of disjoint batches reports.

@@ -94,7 +94,7 @@ func summary(r Run) string {
 		s += ", each hiding its own data with noise."
 	case p.Trust.Is(dp.SumsOnly):
 		if p.SumNoise {
-			return s + ", by sums of which nobody sees the parts, and to which each of two aggregators adds noise."
+			return s + ", by sums of which nobody sees the parts, and to which each of two aggregators adds noise" + map[bool]string{true: " that is correlated over rounds"}[p.Every > 0] + "."
 		}
 		s += ", each adding noise to a sum of which nobody sees the parts."
 	case !p.Trust.Is(dp.Protecting):
@@ -182,9 +182,13 @@ func facts(r Run) []pair {
 		list = append(list, pair{"Examples per client", count(p.PerClient)})
 	}
 	if p.Trust.Is(dp.Protecting) {
+		part := map[dp.Participation]string{dp.All: "all clients", dp.Sampled: "a random sample",
+			dp.CheckIn: "by own coin", dp.Once: "once in a pass"}[p.Participation]
+		if p.Every > 0 {
+			part = "at most one of any " + count(p.Every) + " rounds, by own count"
+		}
 		list = append(list,
-			pair{"Taking part", map[dp.Participation]string{dp.All: "all clients", dp.Sampled: "a random sample",
-				dp.CheckIn: "by own coin", dp.Once: "once in a pass"}[p.Participation]},
+			pair{"Taking part", part},
 			pair{"Randomizer", strings.TrimSuffix(randomizerName(p), ", ")},
 			promise(p))
 	}

@@ -34,10 +34,15 @@ func (c *Coordinator) estimate(sum []int64, n int64) error {
 		c.config.Mechanism.Estimate(c.mean, sum, n)
 		return nil
 	}
+	if c.recovered {
+		c.recovery.Undo()
+		c.recovered = false
+	}
 	recovered, err := c.recovery.Recover(c.opened, sum)
 	if err != nil {
 		return fmt.Errorf("coordinator: %w", err)
 	}
+	c.recovered = true
 	c.config.Mechanism.(correlated).Recovered(c.mean, recovered, n)
 	return nil
 }
@@ -84,7 +89,11 @@ func (c *Coordinator) withRecovered(s optimize.State) optimize.State {
 	if s.Vectors == nil {
 		s.Vectors = map[string][]float64{}
 	}
-	for _, v := range c.recovery.State().Kept {
+	r := *c.recovery
+	if c.recovered {
+		r.Undo() // whoever restores the open round ends it anew
+	}
+	for _, v := range r.State().Kept {
 		s.Vectors[recoveredPrefix+strconv.FormatInt(v.Round, 10)] = v.Values
 	}
 	return s
@@ -107,8 +116,8 @@ func split(s optimize.State) (learner optimize.State, recovered map[string][]flo
 	return s, recovered
 }
 
-// recovered returns the learner's state, and the recovery that goes on from s.
-func (c *Coordinator) recovered(s State) (optimize.State, *toeplitz.Recovery, error) {
+// restored returns the learner's state, and the recovery that goes on from s.
+func (c *Coordinator) restored(s State) (optimize.State, *toeplitz.Recovery, error) {
 	learner, vectors := split(s.Optimizer)
 	_, strategy, ok := c.config.correlation()
 	if !ok {

@@ -130,8 +130,10 @@ type Coordinator struct {
 	reports randomizer.Mechanism
 	batch   [32]byte
 	mean    []float64
-	// recovery undoes the correlation of the noise; nil if there is none.
-	recovery *toeplitz.Recovery
+	// recovery undoes the correlation of the noise; nil if there is none. recovered says that the open
+	// round is in it, because a step failed.
+	recovery  *toeplitz.Recovery
+	recovered bool
 }
 
 // New returns the coordinator before round 1.
@@ -348,7 +350,7 @@ func (c *Coordinator) End(tallies ...*Tally) (accepted, rejected int64, err erro
 		}
 		c.publish()
 	}
-	c.Round, c.opened, c.batch = c.opened, 0, [32]byte{}
+	c.Round, c.opened, c.batch, c.recovered = c.opened, 0, [32]byte{}, false
 	return accepted, rejected, nil
 }
 
@@ -420,7 +422,7 @@ func (c *Coordinator) Restore(s State) error {
 	} else if n > 0 && s.Charged[n-1].Round == s.Round+1 && s.Opened == 0 {
 		return fmt.Errorf("coordinator: round %d is charged in a state that does not say for which batch", s.Charged[n-1].Round)
 	}
-	learner, recovery, err := c.recovered(s)
+	learner, recovery, err := c.restored(s)
 	if err != nil {
 		return fmt.Errorf("coordinator: %w", err)
 	}

@@ -69,7 +69,7 @@ type Config struct {
 	// that only the sum is seen. Each client then adds its own noise, and AddNoise is not
 	// called. Several goroutines may call carry at once; open is called once, and returns the
 	// sum and the number of reports in it. If Carry is nil, a tally adds the reports.
-	Carry   func(round int64) (carry func(rng.Source, *randomizer.Report) error, open func() (sum []int64, n int64, err error), err error)
+	Carry func(round int64) (carry func(rng.Source, *randomizer.Report) error, open func() (sum []int64, n int64, err error), err error)
 	// Every, if not 0, has each client take part in one of so many rounds, beginning with one that it
 	// draws, in place of a coin.
 	Every   int64
@@ -248,22 +248,35 @@ func (s *Simulation) Round(ctx context.Context, progress func(reports int64)) (R
 	if err != nil {
 		return result, err
 	}
-	if m, ok := s.config.Mechanism.(summed); ok && s.config.Carry == nil {
-		var n int64
-		for _, t := range tallies {
-			n += t.Accepted
-		}
-		if err := s.mix(ann.Round, tallies); err != nil {
-			return result, err
-		}
-		src := rng.Replay(s.config.Seed, streamSum, uint64(ann.Round))
-		if err := m.AddNoise(src, tallies[0].Sum, n); err != nil {
-			return result, err
-		}
+	if err := s.release(ann.Round, tallies); err != nil {
+		return result, err
 	}
 	result.Reports, result.Rejected, err = s.config.Coordinator.End(tallies...)
+	if err != nil && s.window != nil {
+		s.window.Undo() // the round is still open
+	}
 	result.Reports /= ann.PerClient()
 	return result, err
+}
+
+// release makes of a sum what the aggregators show.
+func (s *Simulation) release(round int64, tallies []*coordinator.Tally) error {
+	m, ok := s.config.Mechanism.(summed)
+	if !ok || s.config.Carry != nil {
+		return nil
+	}
+	var n int64
+	for _, t := range tallies {
+		n += t.Accepted
+	}
+	if err := s.mix(round, tallies); err != nil {
+		return err
+	}
+	err := m.AddNoise(rng.Replay(s.config.Seed, streamSum, uint64(round)), tallies[0].Sum, n)
+	if err != nil && s.window != nil {
+		s.window.Undo()
+	}
+	return err
 }
 
 // mix makes of a round's sum, if noise is correlated, what is released of it but for the noise.

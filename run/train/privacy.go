@@ -110,7 +110,7 @@ func (c PrivacyConfig) queries() ([]planned, error) {
 		if err != nil {
 			return nil, err
 		}
-		worth := (1 - 0x1p-40) / math.Sqrt(s.Squared(c.Rounds, c.Every)) // rounds are charged one by one, each rounded up
+		worth := (1 - 0x1p-30) / math.Sqrt(s.Squared(c.Rounds, c.Every)) // rounds are charged one by one, each rounded up, and at least as dp.MaxSigma
 		q.Participation, q.Gamma, q.Dropout, q.Rounds, q.Sigma = dp.All, 0, 0, 1, c.Sigma*worth
 		return []planned{{q, worth}}, nil
 	}

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -69,6 +70,7 @@ func (c *Config) fill() {
 		if c.Gamma == 0 && c.Participation == dp.CheckIn {
 			c.Gamma = 1 / float64(c.Every)
 		}
+		c.Strategy = cmp.Or(c.Strategy, toeplitz.Band)
 	}
 	if c.Participation == "" {
 		c.Participation = dp.All
