@@ -95,13 +95,34 @@ func TestColluderQueries(t *testing.T) {
 			t.Errorf("%s answers with colluders in a sample", id)
 		}
 	}
-	if l := got["lower-rr3"]; !l.Applies || l.Eps > got["blanket-pld"].Eps {
-		t.Errorf("lower bound %+v", l)
+	if l := got["lower-rr3"]; !l.Applies || l.Eps > got["blanket-pld"].Eps || l.Eps < .85*got["blanket-pld"].Eps {
+		t.Errorf("lower bound %+v of %v: it does not know what colluders know", l, got["blanket-pld"].Eps)
 	}
 	// About 630 honest of 7000 arrive if a tenth drops out.
 	third.Dropout, about.Reports = .1, 630
 	if e := best(t, third); !(e > honest*.9) || math.Abs(e/best(t, about)-1) > .01 {
 		t.Errorf("3000 of 10000 collude, a tenth drops out: %v; 630 of 7000: %v", e, best(t, about))
+	}
+	// Sums of Gaussian reports, whose colluders know their own noise; and such reports apart.
+	for _, trust := range []dp.Trust{dp.Distributed, dp.Shuffle} {
+		sums := Query{Trust: trust, Class: dp.Gaussian, Participation: dp.Sampled, Sigma: 2, Population: 10000, Reports: 1000, Rounds: 50, Delta: 1e-6}
+		honest := best(t, sums)
+		about := sums
+		sums.Colluders, sums.Dropout, about.Population, about.Reports = 3000, .1, 7000, 630
+		got := ask(t, sums, "all")
+		e, want := got["gauss-pld"], best(t, about)
+		if !e.Applies || trust == dp.Distributed && !(e.Eps > honest) || math.Abs(e.Eps/want-1) > .01 {
+			t.Errorf("%s: 3000 of 10000 collude, a tenth drops out: %+v; none: %v; 630 of 7000: %v", trust, e, honest, want)
+		}
+		l := got["lower-gauss"]
+		if !l.Applies || l.Eps > e.Eps || trust == dp.Distributed && l.Eps < .9*e.Eps {
+			t.Errorf("%s: lower bound %+v, upper %v", trust, l, e.Eps)
+		}
+		for _, id := range []string{"gauss-strong", "sci-thm4", "sci-thm4-eq10"} {
+			if got[id].Applies {
+				t.Errorf("%s answers with colluders in a sample", id)
+			}
+		}
 	}
 	once := Query{Participation: dp.Once, Eps0: 2, Population: 1e5, Reports: 1000, Rounds: 100, Delta: 1e-6, Colluders: 600}
 	alone := once

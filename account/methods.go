@@ -150,13 +150,13 @@ func Methods() []Method {
 		{ID: "fmt23", Kind: dp.Approximate, Needs: needsFixed, Source: "Feldman, McMillan, Talwar 2023, Theorem 3.2, proof withdrawn" + kov + "3.4", note: "its proof was withdrawn by an erratum; blanket-pld proves more",
 			Calls: "literature.Feldman2023", ask: strong(closed(literature.Feldman2023), false)},
 
-		{ID: "gauss-pld", Class: dp.Gaussian, Needs: needsGauss, Source: gaussSource + asPLD, Best: true,
+		{ID: "gauss-pld", Class: dp.Gaussian, Needs: needsGauss, Source: gaussSource + asPLD, Best: true, Colluders: true,
 			Calls: "amplify.Gaussian, amplify.GaussianArrival, gdp.Mu", Proofs: "dp/gdp/gdp.md", ask: gaussianPLD},
-		{ID: "gauss-rdp", Class: dp.Gaussian, Needs: needsGauss, Source: gaussSource + asRDP, Best: true,
+		{ID: "gauss-rdp", Class: dp.Gaussian, Needs: needsGauss, Source: gaussSource + asRDP, Best: true, Colluders: true,
 			Calls: "amplify.Gaussian, amplify.GaussianArrival, rdp.Divergence", ask: gaussianRDP},
-		{ID: "lower-gauss", Kind: dp.Lower, Class: dp.Gaussian, Needs: needsSums, Source: "the sum, all others on the neighbour's vector, composed optimistically",
+		{ID: "lower-gauss", Kind: dp.Lower, Class: dp.Gaussian, Needs: needsSums, Colluders: true, Source: "the sum, all others on the neighbour's vector, composed optimistically",
 			Calls: "amplify.GaussianOutcomes", Proofs: "dp/amplify/gaussian.md", ask: lowestGaussian},
-		{ID: "shuffle-approx-ldp", Class: dp.Gaussian, Needs: "shuffled Gaussian reports", Source: approxSource, Best: true,
+		{ID: "shuffle-approx-ldp", Class: dp.Gaussian, Needs: "shuffled Gaussian reports", Source: approxSource, Best: true, Colluders: true,
 			Calls: "amplify.GaussianAsLDP, amplify.GaussianEps0", ask: approxMethod},
 		{ID: "gauss-strong", Class: dp.Gaussian, Needs: needsSums, Best: true,
 			Source: "Gaussian and sampled (eps, delta) of a round, SCI section 5.1; strong composition of Kairouz, Oh, Viswanath 2015, Theorem 3.4",
@@ -240,8 +240,6 @@ func (m Method) refusal(q Query, s shape) error {
 		return refuse("for a client removed, not replaced")
 	case sums && q.Class == dp.GaussianSum && m.Kind == dp.Lower:
 		return refuse("a mechanism with noise in every report")
-	case sums && q.Class == dp.Gaussian && q.Colluders > 0 && q.Participation == dp.Sampled:
-		return refuse("colluders among sampled clients, who add no noise, are not counted")
 	case sums && !gaussian(q.Class):
 		return refuse("for reports of class %s", dp.Gaussian)
 	case !sums && q.Class == dp.GaussianSum:
@@ -271,17 +269,12 @@ func (m Method) answer(e *engine, q Query, parts []part) (answer, error) {
 	if out.note == "" {
 		out.note = m.note
 	}
-	also := ""
-	switch {
-	case m.hidesReports(q, s) && m.Kind == dp.Upper:
-		also = "the number of reports hidden: what holds for it public holds"
-	case s.colluders > 0 && m.Kind == dp.Lower:
-		also = "without what colluders know"
+	if m.hidesReports(q, s) && m.Kind == dp.Upper {
+		if out.note != "" {
+			out.note += "; "
+		}
+		out.note += "the number of reports hidden: what holds for it public holds"
 	}
-	if also != "" && out.note != "" {
-		also = "; " + also
-	}
-	out.note += also
 	return out, err
 }
 

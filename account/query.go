@@ -164,7 +164,7 @@ func (q Query) shape() (shape, int64) {
 		s.included = min(s.included, s.population)
 		s.reports = s.included
 	}
-	if q.Participation == dp.Sampled && q.Colluders > 0 && s.trust.Is(dp.Shuffled) {
+	if q.Participation == dp.Sampled && q.Colluders > 0 && q.Class != dp.GaussianSum && !s.trust.Is(dp.Alone) {
 		s.colluders, s.asked, s.reports, s.included, s.gamma = q.Colluders, s.reports, 0, 0, 1
 	}
 	if q.Participation == dp.Once {

@@ -241,6 +241,11 @@ func (a FamilyArrival) check(f Family) error {
 	if err := (roundConfig{Eps0: f.eps0, Rate: 1, Population: a.Population, Reports: a.Asked}).validate(); err != nil {
 		return err
 	}
+	return a.checkChance()
+}
+
+// checkChance returns an error for a gamma or a number of colluders out of range.
+func (a FamilyArrival) checkChance() error {
 	switch {
 	case !(a.Gamma > 0 && a.Gamma <= 1):
 		return fmt.Errorf("amplify: gamma = %v must be above 0 and at most 1", a.Gamma)
@@ -282,7 +287,13 @@ func (a FamilyArrival) spans(width func(mean, deviation, z float64) int64) []Spa
 		if a.Gamma == 1 {
 			return drawn
 		}
-		return thinned(drawn, a.Gamma, a.mean(), width)
+		return thinned(drawn, a.mean(), width, func(n int64) []Span {
+			arrived := spans(n, a.Gamma, 1-a.Gamma, width)
+			for i := range arrived {
+				arrived[i].Weight *= 1 + 1e-11
+			}
+			return arrived
+		})
 	}
 	return spans(a.Asked, a.Gamma, 1-a.Gamma, width)
 }
