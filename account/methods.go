@@ -65,6 +65,7 @@ const (
 	needsReports = "ε₀-LDP reports, shuffled or local; all, k of n, check-in, disjoint batches; drop-outs independent of the data"
 	needsFixed   = "shuffled, fixed k"
 	needsCheckIn = "shuffled, check-in or drop-outs"
+	needsEither  = "shuffled; a random k by its window that holds with high probability"
 	needsAll     = "shuffled, no sampling"
 	needsSums    = "sums of Gaussian reports"
 	needsGauss   = "Gaussian reports, only their sum seen, or shuffled, counting sampling alone; all, k of n, check-in"
@@ -112,15 +113,15 @@ func Methods() []Method {
 		{ID: "clones-numeric-kov", Needs: needsFixed, Source: fmtNumeric + kov + "3.3", Adaptive: true,
 			Calls: "amplify.Curve, literature.Strong", ask: strong(clonesNumeric, true)},
 		{ID: "checkin-strong", Needs: needsCheckIn, Source: fmtNumeric + ", at the window of k that holds with high probability" + kov + "3.4",
-			Calls: "amplify.Curve, literature.Strong", ask: checkInStrong(false)},
+			Calls: "amplify.Curve, literature.Strong", ask: checkInStrong(clonesNumeric, false)},
 		{ID: "checkin-kov", Needs: needsCheckIn, Source: fmtNumeric + ", at the window of k that holds with high probability" + kov + "3.3",
-			Calls: "amplify.Curve, literature.Strong", ask: checkInStrong(true)},
-		{ID: "balle-hoeffding", Needs: needsFixed, Source: bbgn + ", Hoeffding's inequality" + kov + "3.3",
-			Calls: "literature.Blanketed.Delta", Proofs: "dp/amplify/literature/balle.md", ask: strong(balle(false), true)},
-		{ID: "balle-bennett", Needs: needsFixed, Source: bbgn + ", Bennett's inequality" + kov + "3.3",
-			Calls: "literature.Blanketed.Delta", Proofs: "dp/amplify/literature/balle.md", ask: strong(balle(true), true)},
-		{ID: "balle-blanket", Needs: needsFixed + "; class rr2, or krr up to 256 reports", Source: bbgn + ", for randomized response by its sum" + kov + "3.3",
-			Calls: "literature.Blanketed.ExactDelta", Proofs: "dp/amplify/literature/balle.md", ask: strong(balleExact, true)},
+			Calls: "amplify.Curve, literature.Strong", ask: checkInStrong(clonesNumeric, true)},
+		{ID: "balle-hoeffding", Needs: needsEither, Source: bbgn + ", Hoeffding's inequality" + kov + "3.3",
+			Calls: "literature.Blanketed.Delta", Proofs: "dp/amplify/literature/balle.md", ask: eitherStrong(balle(false), true)},
+		{ID: "balle-bennett", Needs: needsEither, Source: bbgn + ", Bennett's inequality" + kov + "3.3",
+			Calls: "literature.Blanketed.Delta", Proofs: "dp/amplify/literature/balle.md", ask: eitherStrong(balle(true), true)},
+		{ID: "balle-blanket", Needs: needsEither + "; class rr2, or krr up to 256 reports", Source: bbgn + ", for randomized response by its sum" + kov + "3.3",
+			Calls: "literature.Blanketed.ExactDelta", Proofs: "dp/amplify/literature/balle.md", ask: eitherStrong(balleExact, true)},
 		{ID: "gddsk-wbk", Needs: needsFixed + ", integer orders up to 1024", Source: "Girgis, Data, Diggavi, Suresh, Kairouz 2021 (CCS), Theorem 1; sampling by Wang, Balle, Kasiviswanathan 2019, Theorem 9",
 			Calls: "literature.ShuffleRenyi.Divergence", Proofs: "dp/amplify/literature/wbk.md", divergence: gddsk(false), orders: upTo1024},
 		{ID: "gddsk-wbk-plain", Needs: "as gddsk-wbk; as the 2021 paper seems to have evaluated it", Source: "the same without 4(e^eps(2)-1), the first part of Theorem 9's minimum",
