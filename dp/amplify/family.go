@@ -141,7 +141,7 @@ func (f Family) crowd(k int64, err float64) (crowd, error) {
 	case threePartKind:
 		return newThreePart(f, k, err), nil
 	case binaryKind:
-		return newBinary(f.eps0, k, 2e7, 512)
+		return newBinary(f.eps0, k, 2e7, 512), nil
 	case risingKind:
 		return newRising(f.rising, k, true), nil
 	default:
@@ -158,8 +158,7 @@ func (f Family) crowds(k int64) (crowd, error) {
 		t := newThreePart(f, k, 2*arrivalError) // a crowd of three parts takes longer to compute
 		return &rounded{crowd: t, kept: map[int64][]float64{}}, nil
 	case binaryKind:
-		b, err := newBinary(f.eps0, k, 5e5, 128)
-		return &rounded{crowd: b, kept: map[int64][]float64{}}, err
+		return &rounded{crowd: newBinary(f.eps0, k, 5e5, 128), kept: map[int64][]float64{}}, nil
 	case risingKind:
 		return &rounded{crowd: newRising(f.rising, k, false), kept: map[int64][]float64{}}, nil
 	default:
