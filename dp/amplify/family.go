@@ -74,7 +74,7 @@ func ClonesFamily(eps0, rate float64) (Family, error) {
 // K/(E+K−1). For m such reports, N₀ and N₁ of them on the victim's two symbols, the
 // likelihood ratio is (m + (E−1)N₀)/(m + (E−1)N₁). K = 2 is the blanket of any randomizer.
 //
-// Result: upper bound, proved, replace-one, not adaptive inside the round.
+// Result: upper bound, proved, replace-one, also if reports are adaptive inside the round.
 // Source: Balle, Bell, Gascón, Nissim 2019, Lemma 5.3 and the identity of blanket.md;
 // threepart.md. Needs symbols ≥ 2.
 func KRR(eps0 float64, symbols int) (Family, error) {
@@ -96,7 +96,8 @@ func KRR(eps0 float64, symbols int) (Family, error) {
 // differ by at most a·(E−1) in total variation, a ≤ 1/(E+1). a = 1/(E+1) is the blanket of
 // any randomizer.
 //
-// Result: upper bound, proved, replace-one. Source: threepart.md.
+// Result: upper bound, proved, replace-one, also if reports are adaptive inside the round. Source:
+// threepart.md.
 func KnownTV(eps0, a float64) (Family, error) {
 	if err := dp.CheckEps0(eps0); err != nil {
 		return Family{}, err
@@ -122,7 +123,8 @@ func KnownTV(eps0, a float64) (Family, error) {
 // C·2^−22/ε₀). Up to the steps, the laws of two inputs differ by at most 1 − e^(−ε₀/2) in
 // total variation.
 //
-// Result: upper bound, proved, replace-one. Source: threepart.md.
+// Result: upper bound, proved, replace-one, also if reports are adaptive inside the round. Source:
+// threepart.md.
 func Laplace(eps0 float64) (Family, error) {
 	if err := dp.CheckEps0(eps0); err != nil {
 		return Family{}, err
