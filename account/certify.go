@@ -224,7 +224,7 @@ func (e *engine) certifiedPair(s shape, c clones) (pair dp.Pair, blocks amplify.
 	if c.rate == nil {
 		return pair, amplify.Blocks{Clones: 1}, nil
 	}
-	f, err := amplify.ClonesFamily(s.eps0, c.rate(s.eps0))
+	f, err := amplify.ClonesFamily(s.eps0, c.rate(s))
 	switch {
 	case err != nil:
 	case s.gamma > 0:

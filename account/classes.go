@@ -48,8 +48,13 @@ func Classes() []Class {
 
 // Pairs that hold for any ε₀-LDP report.
 var (
-	blanket = clones{name: "blanket", source: blanketSource, rate: amplify.Blanket}
-	fmt22   = clones{name: "clones", source: fmt22Source, rate: amplify.Clones}
+	blanket = clones{name: "blanket", source: blanketSource, rate: func(s shape) float64 {
+		if s.cross > 0 {
+			return amplify.BlanketAcross(s.eps0, s.cross)
+		}
+		return amplify.Blanket(s.eps0)
+	}}
+	fmt22 = clones{name: "clones", source: fmt22Source, rate: func(s shape) float64 { return amplify.Clones(s.eps0) }}
 )
 
 // classPairs lists the pairs that hold for one class each, in the order of Methods: narrow
@@ -84,7 +89,7 @@ var classPairs = []clones{
 // the family which family returns for a shape.
 type clones struct {
 	name, source string
-	rate         func(eps0 float64) float64
+	rate         func(s shape) float64
 	family       func(s shape) (amplify.Family, error)
 	// These describe a row of classPairs: the classes that it covers (none means any report
 	// of a known total variation), its requirements in words, and the function that makes the
@@ -107,7 +112,7 @@ func (c clones) of(s shape) (amplify.Family, error) {
 	case !s.pure():
 		return notOf(s, string(dp.Generic))
 	case c.rate != nil:
-		return amplify.ClonesFamily(s.eps0, c.rate(s.eps0))
+		return amplify.ClonesFamily(s.eps0, c.rate(s))
 	case c.needs == "" || c.covers(s): // needs is empty for a mixture, which has a pair for each part
 		return c.family(s)
 	case c.classes == nil:

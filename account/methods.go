@@ -1,7 +1,10 @@
 package account
 
 import (
+	"fmt"
+
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/dp/amplify"
 	"github.com/riffle-dp/riffle/dp/amplify/literature"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
@@ -23,6 +26,7 @@ type Method struct {
 	Best      bool   // may be the tightest proved bound
 	Colluders bool   // counts colluders among those who are drawn
 	Adaptive  bool   // holds for reports that depend on earlier ones of their round
+	Cross     bool   // holds for clients with different randomizers: Query.CrossEps0
 	// OnlyDivergence says whether the method serves Divergence alone and is left out of a Reply.
 	OnlyDivergence bool
 
@@ -75,9 +79,9 @@ const (
 // Methods lists all bounds, in the order in which a Reply lists them.
 func Methods() []Method {
 	rows := []Method{
-		{ID: "blanket-pld", Needs: needsReports, Source: blanketSource + asPLD, Best: true, Colluders: true, Adaptive: true,
+		{ID: "blanket-pld", Needs: needsReports, Source: blanketSource + asPLD, Best: true, Colluders: true, Cross: true, Adaptive: true,
 			Calls: "amplify.Family.Round, amplify.Family.Arrival, amplify.Curve, pld.Compose", Proofs: "dp/amplify/hybrid.md dp/pld/compose.md", ask: pldMethod(blanket)},
-		{ID: "blanket-rdp", Needs: needsReports, Source: blanketSource + asRDP, Best: true, Colluders: true, Adaptive: true,
+		{ID: "blanket-rdp", Needs: needsReports, Source: blanketSource + asRDP, Best: true, Colluders: true, Cross: true, Adaptive: true,
 			Calls: "amplify.Family.Round, amplify.Family.Arrival, rdp.Divergence, rdp.Minimize", ask: rdpMethod(blanket), divergence: pairDivergence(blanket)},
 		{ID: "clones-pld", Needs: needsReports, Source: fmt22Source + asPLD, Colluders: true, Adaptive: true,
 			Calls: "amplify.Clones, amplify.Family.Round, amplify.Family.Arrival", ask: pldMethod(fmt22)},
@@ -88,10 +92,10 @@ func Methods() []Method {
 		rows = append(rows, Method{ID: c.name + "-pld", Needs: c.needs, Source: c.source + asPLD, Calls: c.calls, Best: true, Colluders: true, Adaptive: c.adaptive, pair: c.name, ask: pldMethod(c)})
 	}
 	rows = append(rows, []Method{
-		{ID: "lower-rr3", Kind: dp.Lower, Needs: "any ε₀-LDP report admitted; ε₀ taken as at most 12; up to about 1e6 reports", Colluders: true,
+		{ID: "lower-rr3", Kind: dp.Lower, Needs: "any ε₀-LDP report admitted; ε₀ taken as at most 12; up to about 1e6 reports", Colluders: true, Cross: true,
 			Source: "3-ary randomized response, all others on the third symbol, composed optimistically",
 			Calls:  "amplify.Response, pld.ComposeOutcomes", Proofs: "dp/amplify/concrete.md dp/pld/optimistic.md", ask: lowest(ternaryOf), divergence: ternaryDivergence},
-		{ID: "lower-rr2", Kind: dp.Lower, Needs: "also class rr2; up to about 1e11 reports", Colluders: true,
+		{ID: "lower-rr2", Kind: dp.Lower, Needs: "also class rr2; up to about 1e11 reports", Colluders: true, Cross: true,
 			Source: "binary randomized response, all others alike (Girgis et al. 2021, Theorem 2), composed optimistically",
 			Calls:  "amplify.Response, pld.ComposeOutcomes", Proofs: "dp/amplify/concrete.md dp/pld/optimistic.md", ask: lowest(binaryOf), divergence: girgis(literature.GirgisLower, 1e8)},
 		{ID: "lower-krr", Kind: dp.Lower, Needs: "class krr:K, K ≥ 4, or cap", Colluders: true,
@@ -181,7 +185,7 @@ func Methods() []Method {
 			Calls: "literature.GirgisUpper", divergence: girgis(literature.GirgisUpper, 1<<52), orders: integers},
 		{ID: "girgis-thm2", Kind: dp.Approximate, Needs: needsFixed + "; a lower bound on a divergence, not on ε after conversion", Source: "Girgis et al. 2021 (NeurIPS), Theorem 2 and Lemma 1",
 			Calls: "literature.GirgisLower", divergence: girgis(literature.GirgisLower, 1e8), orders: integers},
-		{ID: "basic", Needs: "nothing; δ = 0, sampling gives log(1 + γ(E−1))", Source: basicSource, Best: true, Colluders: true, Adaptive: true,
+		{ID: "basic", Needs: "nothing; δ = 0, sampling gives log(1 + γ(E−1))", Source: basicSource, Best: true, Colluders: true, Cross: true, Adaptive: true,
 			Calls: "account.Answer", ask: basicMethod},
 
 		{ID: vecsum.MethodGDP, Class: VectorSumClass, Needs: "log-concave integer noise, at least ⌊γ·n_min⌋ honest clients", Best: true,
@@ -231,6 +235,10 @@ func (m Method) refusal(q Query, s shape) error {
 		return refuse("stated without colluders among those who are drawn")
 	case m.Kind == dp.Lower && q.Trust.Is(dp.Alone) && (q.Dropout > 0 || q.Participation == dp.Sampled || q.Participation == dp.CheckIn):
 		return refuse("a mechanism for a client who reports in every round, here it may not")
+	case s.cross > 0 && !m.Cross:
+		return refuse("stated for clients with the same randomizer")
+	case s.cross > 0 && s.cross < s.eps0 && m.Kind == dp.Lower:
+		return refuse("the mechanism's reports of two clients differ by eps0 = %v, above cross-eps0 = %v", s.eps0, s.cross)
 	case q.AdaptiveWithinRound && !m.Adaptive:
 		return refuse("not proved for reports that depend on earlier reports of their round")
 	case m.hidesReports(q, s) && m.Kind == dp.Lower:
@@ -275,6 +283,12 @@ func (m Method) answer(e *engine, q Query, parts []part) (answer, error) {
 			out.note += "; "
 		}
 		out.note += "the number of reports hidden: what holds for it public holds"
+	}
+	if s.cross > 0 && m.ID != "basic" && m.Kind == dp.Upper {
+		if out.note != "" {
+			out.note += "; "
+		}
+		out.note += fmt.Sprintf("across clients r = %.4g (dp/amplify/across.md)", amplify.BlanketAcross(s.eps0, s.cross))
 	}
 	return out, err
 }

@@ -32,6 +32,15 @@ import (
 // blanket.md for every ε₀-LDP randomizer, also if reports are adaptive inside the round.
 func Blanket(eps0 float64) float64 { return 2 / (math.Exp(eps0) + 1) }
 
+// BlanketAcross is Blanket where clients' randomizers differ: the victim's report is ε₀-LDP, and has
+// at no outcome more than e^cross times the chance that any other client's has, whatever they hold. It
+// returns 2E/(E₁(E+1)), E₁ = e^cross, at most 1; with cross = ε₀ it is Blanket. It is for rounds in
+// which all clients report: chance would put another client's report in the victim's place. Proved, also if
+// reports are adaptive inside the round, and attained: across.md.
+func BlanketAcross(eps0, cross float64) float64 {
+	return math.Min(1, 2/((1+math.Exp(-eps0))*math.Exp(cross)))
+}
+
 // Clones returns the rate of clones of Feldman, McMillan and Talwar 2022,
 // Theorem 3.1: r = e^−ε₀.
 func Clones(eps0 float64) float64 { return math.Exp(-eps0) }
