@@ -64,9 +64,9 @@ func tableRow(m Method) string {
 		bound += ", **" + string(m.Adjacency) + " one client**"
 	}
 	var also []string
-	for i, is := range []bool{m.Best, m.Colluders, m.Adaptive} {
+	for i, is := range []bool{m.Best, m.Colluders, m.Adaptive, m.Cross} {
 		if is {
-			also = append(also, []string{"best", "colluders", "within"}[i])
+			also = append(also, []string{"best", "colluders", "within", "cross"}[i])
 		}
 	}
 	theorem := m.Source

@@ -49,9 +49,6 @@ func Certify(ctx context.Context, q Query, method string) (certificate.Document,
 		return d, fmt.Errorf("account: the query has a part that certificates do not know: %w", dp.ErrNoBound)
 	}
 	s, times := q.shape()
-	if s.colluders > 0 && s.gamma < 1 {
-		return d, fmt.Errorf("account: colluders among sampled clients of whom some drop out cannot be certified: %w", dp.ErrNoBound)
-	}
 	parts := []part{{s, times}}
 	e := new(engine)
 	pairs := certifiable()
@@ -159,7 +156,7 @@ func (e *engine) certifyPLD(d *certificate.Document, q Query, parts []part, c cl
 		return fmt.Errorf("account: composition shows no epsilon for delta = %v: %w", claim.Delta, dp.ErrNoBound)
 	}
 	d.Claim, d.Version = claim, d.Query.Needs(claim.Method)
-	d.Round = &certificate.Round{Step: loss.Step, Infinite: loss.Infinite, Times: times, Clones: blocks.Clones, Reports: blocks.Reports}
+	d.Round = &certificate.Round{Step: loss.Step, Infinite: loss.Infinite, Times: times, Clones: blocks.Clones, Reports: blocks.Reports, Drawn: blocks.Drawn}
 	for j, p := range loss.Upper[1:] {
 		d.Round.Q = append(d.Round.Q, p*math.Exp(-float64(j+1)*loss.Step))
 	}
@@ -214,7 +211,7 @@ func (e *engine) certifyLoss(s shape, c clones, times, delta, infinite float64) 
 
 // certifiedPair returns a round's pair, and how it groups numbers of reports.
 func (e *engine) certifiedPair(s shape, c clones) (pair dp.Pair, blocks amplify.Blocks, err error) {
-	if c.rate == nil && s.gamma > 0 {
+	if thinned := s.colluders > 0 && s.gamma < 1; s.gamma > 0 && (c.rate == nil || thinned) {
 		f, err := c.of(s)
 		if err != nil {
 			return pair, blocks, err
@@ -227,7 +224,7 @@ func (e *engine) certifiedPair(s shape, c clones) (pair dp.Pair, blocks amplify.
 	if c.rate == nil {
 		return pair, amplify.Blocks{Clones: 1}, nil
 	}
-	f, err := amplify.ClonesFamily(s.eps0, c.rate(s.eps0))
+	f, err := amplify.ClonesFamily(s.eps0, c.rate(s))
 	switch {
 	case err != nil:
 	case s.gamma > 0:

@@ -108,6 +108,9 @@ func TestCertificatesByOwnLawOfRandomProtocols(t *testing.T) {
 		}
 		if r.IntN(3) == 0 {
 			q.Colluders = int64(r.Float64() * float64(q.Population))
+			if r.IntN(2) == 0 {
+				q.Dropout = r.Float64() * .5
+			}
 		}
 		d, err := Certify(context.Background(), q, "")
 		if errors.Is(err, dp.ErrNoBound) {

@@ -48,24 +48,29 @@ func Classes() []Class {
 
 // Pairs that hold for any ε₀-LDP report.
 var (
-	blanket = clones{name: "blanket", source: blanketSource, rate: amplify.Blanket}
-	fmt22   = clones{name: "clones", source: fmt22Source, rate: amplify.Clones}
+	blanket = clones{name: "blanket", source: blanketSource, rate: func(s shape) float64 {
+		if s.cross > 0 {
+			return amplify.BlanketAcross(s.eps0, s.cross)
+		}
+		return amplify.Blanket(s.eps0)
+	}}
+	fmt22 = clones{name: "clones", source: fmt22Source, rate: func(s shape) float64 { return amplify.Clones(s.eps0) }}
 )
 
 // classPairs lists the pairs that hold for one class each, in the order of Methods: narrow
 // takes the last that covers a shape. A row called NAME makes the method NAME-pld.
 var classPairs = []clones{
 	{name: "krr", classes: []dp.Class{dp.KRR, dp.BinaryRR}, needs: "class krr:K or rr2, nothing else released",
-		source: "privacy blanket of k-ary randomized response, Balle et al. 2019 (dp/amplify/threepart.md)", calls: "amplify.KRR",
+		source: "privacy blanket of k-ary randomized response, Balle et al. 2019 (dp/amplify/threepart.md)", calls: "amplify.KRR", adaptive: true,
 		family: func(s shape) (amplify.Family, error) { return amplify.KRR(s.eps0, max(2, s.symbols)) }},
 	{name: "tv", needs: "`--tv a`: the randomizer's total-variation parameter, TV/(E−1), is at most a",
-		source: "three-part blanket of a known total variation (dp/amplify/threepart.md)", calls: "amplify.KnownTV",
+		source: "three-part blanket of a known total variation (dp/amplify/threepart.md)", calls: "amplify.KnownTV", adaptive: true,
 		family: func(s shape) (amplify.Family, error) { return amplify.KnownTV(s.eps0, s.tv) }},
 	{name: "rr2", classes: []dp.Class{dp.BinaryRR}, needs: "class rr2, nothing else released",
 		source: "binary randomized response, worst inputs of the others (dp/amplify/binary.md)", calls: "amplify.RR2",
 		family: func(s shape) (amplify.Family, error) { return amplify.RR2(s.eps0) }},
 	{name: "laplace", classes: []dp.Class{dp.LaplaceL1}, needs: "class laplace: noise that is continuous or on a grid of steps up to C·2^−16, on an ℓ1 ball",
-		source: "three-part blanket of Laplace noise, total variation 1 - e^(-eps0/2) (dp/amplify/threepart.md)", calls: "amplify.Laplace",
+		source: "three-part blanket of Laplace noise, total variation 1 - e^(-eps0/2) (dp/amplify/threepart.md)", calls: "amplify.Laplace", adaptive: true,
 		family: func(s shape) (amplify.Family, error) { return amplify.Laplace(s.eps0) }},
 	{name: "cap", classes: []dp.Class{dp.Cap}, needs: "class cap: the laws of all inputs have a part of mass 1 − a(E−1) in common; `privunit` with `--dim`",
 		source: "reports with two densities, such as PrivUnit's (dp/amplify/rising.md), Corollary 1", calls: "amplify.Cap", adaptive: true,
@@ -84,7 +89,7 @@ var classPairs = []clones{
 // the family which family returns for a shape.
 type clones struct {
 	name, source string
-	rate         func(eps0 float64) float64
+	rate         func(s shape) float64
 	family       func(s shape) (amplify.Family, error)
 	// These describe a row of classPairs: the classes that it covers (none means any report
 	// of a known total variation), its requirements in words, and the function that makes the
@@ -107,7 +112,7 @@ func (c clones) of(s shape) (amplify.Family, error) {
 	case !s.pure():
 		return notOf(s, string(dp.Generic))
 	case c.rate != nil:
-		return amplify.ClonesFamily(s.eps0, c.rate(s.eps0))
+		return amplify.ClonesFamily(s.eps0, c.rate(s))
 	case c.needs == "" || c.covers(s): // needs is empty for a mixture, which has a pair for each part
 		return c.family(s)
 	case c.classes == nil:

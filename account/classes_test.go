@@ -95,13 +95,34 @@ func TestColluderQueries(t *testing.T) {
 			t.Errorf("%s answers with colluders in a sample", id)
 		}
 	}
-	if l := got["lower-rr3"]; !l.Applies || l.Eps > got["blanket-pld"].Eps {
-		t.Errorf("lower bound %+v", l)
+	if l := got["lower-rr3"]; !l.Applies || l.Eps > got["blanket-pld"].Eps || l.Eps < .85*got["blanket-pld"].Eps {
+		t.Errorf("lower bound %+v of %v: it does not know what colluders know", l, got["blanket-pld"].Eps)
 	}
 	// About 630 honest of 7000 arrive if a tenth drops out.
 	third.Dropout, about.Reports = .1, 630
 	if e := best(t, third); !(e > honest*.9) || math.Abs(e/best(t, about)-1) > .01 {
 		t.Errorf("3000 of 10000 collude, a tenth drops out: %v; 630 of 7000: %v", e, best(t, about))
+	}
+	// Sums of Gaussian reports, whose colluders know their own noise; and such reports apart.
+	for _, trust := range []dp.Trust{dp.Distributed, dp.Shuffle} {
+		sums := Query{Trust: trust, Class: dp.Gaussian, Participation: dp.Sampled, Sigma: 2, Population: 10000, Reports: 1000, Rounds: 50, Delta: 1e-6}
+		honest := best(t, sums)
+		about := sums
+		sums.Colluders, sums.Dropout, about.Population, about.Reports = 3000, .1, 7000, 630
+		got := ask(t, sums, "all")
+		e, want := got["gauss-pld"], best(t, about)
+		if !e.Applies || trust == dp.Distributed && !(e.Eps > honest) || math.Abs(e.Eps/want-1) > .01 {
+			t.Errorf("%s: 3000 of 10000 collude, a tenth drops out: %+v; none: %v; 630 of 7000: %v", trust, e, honest, want)
+		}
+		l := got["lower-gauss"]
+		if !l.Applies || l.Eps > e.Eps || trust == dp.Distributed && l.Eps < .9*e.Eps {
+			t.Errorf("%s: lower bound %+v, upper %v", trust, l, e.Eps)
+		}
+		for _, id := range []string{"gauss-strong", "sci-thm4", "sci-thm4-eq10"} {
+			if got[id].Applies {
+				t.Errorf("%s answers with colluders in a sample", id)
+			}
+		}
 	}
 	once := Query{Participation: dp.Once, Eps0: 2, Population: 1e5, Reports: 1000, Rounds: 100, Delta: 1e-6, Colluders: 600}
 	alone := once
@@ -116,13 +137,13 @@ func TestAdaptiveAndHidden(t *testing.T) {
 	longtest.Only(t, "every bound of rounds that see each other")
 	q := Query{Participation: dp.CheckIn, Class: dp.KRR, Symbols: 8, Eps0: 1, Population: 5000, Gamma: .1, Rounds: 3, Delta: 1e-6, AdaptiveWithinRound: true}
 	for id, b := range ask(t, q, "all") {
-		ok := id == "basic" || strings.HasPrefix(id, "blanket") || strings.HasPrefix(id, "clones") || b.Kind == dp.Lower
+		ok := id == "basic" || id == "krr-pld" || strings.HasPrefix(id, "blanket") || strings.HasPrefix(id, "clones") || b.Kind == dp.Lower
 		if b.Applies && !ok {
 			t.Errorf("%s answers for adaptive rounds", id)
 		}
 	}
 	r, err := Answer(context.Background(), q, "best")
-	if err != nil || r.Upper == nil || r.Upper.Method != "blanket-pld" {
+	if err != nil || r.Upper == nil || r.Upper.Method != "krr-pld" {
 		t.Errorf("best of an adaptive round: %+v, %v", r.Upper, err)
 	}
 	q.AdaptiveWithinRound, q.HiddenReports = false, true
@@ -136,8 +157,8 @@ func TestAdaptiveAndHidden(t *testing.T) {
 	}
 }
 
-// Caps and rising steps are counted by their own law for adaptive rounds too, classes whose pair
-// is not proved for them by the bound for any report.
+// Classes are counted by their own law for adaptive rounds too, but for binary randomized response, whose
+// worst inputs are those of a fixed dataset.
 func TestAdaptiveOwnLaw(t *testing.T) {
 	q := Query{Participation: dp.All, Eps0: 2, Population: 500, Rounds: 3, Delta: 1e-6, AdaptiveWithinRound: true}
 	steps := dp.NewSteps(math.Expm1(2)/2, []float64{.2, .05}, 1e-6)
@@ -146,7 +167,7 @@ func TestAdaptiveOwnLaw(t *testing.T) {
 		best string
 	}{
 		{Query{Class: dp.Cap, TV: .07}, "cap-pld"}, {Query{Class: dp.Rising, Steps: steps}, "rising-pld"},
-		{Query{Class: dp.KRR, Symbols: 8}, "blanket-pld"}, {Query{Class: dp.Generic, TV: .07}, "blanket-pld"}, {Query{Class: dp.BinaryRR}, "blanket-pld"},
+		{Query{Class: dp.KRR, Symbols: 8}, "krr-pld"}, {Query{Class: dp.Generic, TV: .07}, "tv-pld"}, {Query{Class: dp.LaplaceL1}, "laplace-pld"}, {Query{Class: dp.BinaryRR}, "blanket-pld"},
 	} {
 		ask := q
 		ask.Class, ask.TV, ask.Steps, ask.Symbols = c.q.Class, c.q.TV, c.q.Steps, c.q.Symbols
@@ -178,14 +199,13 @@ func TestAccountantMixesClasses(t *testing.T) {
 	if !(k.Eps < both.Eps && both.Eps < g.Eps) || k.Method != "krr-pld" || both.Method != "blanket+krr-pld" {
 		t.Errorf("krr %v %s, both %v %s, generic %v", k.Eps, k.Method, both.Eps, both.Method, g.Eps)
 	}
-	// Two symbols are binary; so many reports that their worst inputs cannot be
-	// found get the blanket.
+	// Two symbols are binary, of any number of reports.
 	if b := eps(round(dp.Report{Class: dp.KRR, Symbols: 2})); b.Method != "rr2-pld" {
 		t.Errorf("two symbols: %s", b.Method)
 	}
 	huge := round(dp.Report{Class: dp.BinaryRR})
 	huge.Population, huge.Reports = 1e12, 1e11
-	if b, err := a.Eps(huge, 1e-12); err != nil || b.Method != "blanket-pld" || !(b.Eps > 0) {
+	if b, err := a.Eps(huge, 1e-12); err != nil || b.Method != "rr2-pld" || !(b.Eps > 0) {
 		t.Errorf("1e11 binary reports: %+v, %v", b, err)
 	}
 	local := round(dp.Report{Class: dp.BinaryRR})

@@ -81,6 +81,7 @@ type DocumentQuery struct {
 	Shares        []float64        `json:"shares,omitempty"`
 	Eta           float64          `json:"eta,omitempty"`
 	Eps0          float64          `json:"eps0"`
+	CrossEps0     float64          `json:"cross_eps0,omitempty"`
 	Sigma         float64          `json:"sigma,omitempty"`
 	N             int64            `json:"n"`
 	K             int64            `json:"k,omitempty"`
@@ -131,7 +132,7 @@ func (r Reply) Document() Document {
 	}
 	out := Document{Upper: one(r.Upper), Best: one(r.Best), Lower: one(r.Lower), Bounds: []DocumentBound{},
 		Query: DocumentQuery{Trust: q.Trust, Participation: q.Participation, Randomizer: q.Class, Symbols: q.Symbols, Adjacency: q.Adjacency,
-			Eps0: q.Eps0, Sigma: q.Sigma, N: q.Population, K: q.Reports, Gamma: q.Gamma, Dropout: q.Dropout, Rounds: q.Rounds, Messages: q.Messages,
+			Eps0: q.Eps0, CrossEps0: q.CrossEps0, Sigma: q.Sigma, N: q.Population, K: q.Reports, Gamma: q.Gamma, Dropout: q.Dropout, Rounds: q.Rounds, Messages: q.Messages,
 			TV: q.TV, Height: q.Steps.Height, Shares: q.Steps.Each(), Eta: q.Steps.Eta, Colluders: q.Colluders, KHidden: q.HiddenReports, Adaptive: q.AdaptiveWithinRound}}
 	if gap, ok := r.Gap(r.Lower); ok {
 		out.Gap = &gap
@@ -214,7 +215,7 @@ func (a *Accountant) Ask(ctx context.Context, d DocumentQuery, which string, eac
 		return Reply{}, errors.New("account: give exactly one of delta, to bound epsilon, and eps, to bound delta")
 	}
 	q := Query{Trust: d.Trust, Participation: d.Participation, Class: d.Randomizer, Symbols: d.Symbols, Adjacency: d.Adjacency,
-		TV: d.TV, Eps0: d.Eps0, Sigma: d.Sigma, Population: d.N, Reports: d.K, Gamma: d.Gamma, Dropout: d.Dropout, Rounds: d.Rounds, Messages: d.Messages,
+		TV: d.TV, Eps0: d.Eps0, CrossEps0: d.CrossEps0, Sigma: d.Sigma, Population: d.N, Reports: d.K, Gamma: d.Gamma, Dropout: d.Dropout, Rounds: d.Rounds, Messages: d.Messages,
 		Colluders: d.Colluders, HiddenReports: d.KHidden, AdaptiveWithinRound: d.Adaptive}
 	if len(d.Shares) > dp.MaxSteps {
 		return Reply{}, fmt.Errorf("account: %d shares must be at most %d", len(d.Shares), dp.MaxSteps)

@@ -343,7 +343,7 @@ func (e *engine) single(parts []part, c clones) *curve {
 		}
 		return atomCurve(p.Atoms, p.Dropped())
 	}
-	f, err := amplify.ClonesFamily(s.eps0, c.rate(s.eps0))
+	f, err := amplify.ClonesFamily(s.eps0, c.rate(s))
 	if err != nil {
 		return nil
 	}

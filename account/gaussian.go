@@ -30,9 +30,6 @@ func gaussian(c dp.Class) bool { return c == dp.Gaussian || c == dp.GaussianSum 
 // gaussianPair is the dominating pair of a round of Gaussian reports. Shuffled
 // ones count as sampled only: shuffling is post-processing.
 func (s shape) gaussianPair() (dp.Pair, error) {
-	if s.colluders > 0 {
-		return dp.Pair{}, fmt.Errorf("account: colluders among sampled clients, who add no noise, are not counted: %w", dp.ErrNoBound)
-	}
 	if s.gamma > 0 {
 		return amplify.GaussianArrival(s.gaussianArrival())
 	}
@@ -44,7 +41,7 @@ func (s shape) gaussianConfig() amplify.GaussianConfig {
 }
 
 func (s shape) gaussianArrival() amplify.GaussianArrivalConfig {
-	return amplify.GaussianArrivalConfig{Sigma: s.sigma, Population: s.population, Asked: s.asked, Gamma: s.gamma, Apart: s.apart()}
+	return amplify.GaussianArrivalConfig{Sigma: s.sigma, Population: s.population, Asked: s.asked, Gamma: s.gamma, Apart: s.apart(), Colluders: s.colluders}
 }
 
 func anyGaussian(parts []part) bool {

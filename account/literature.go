@@ -61,11 +61,7 @@ func closed(delta func(eps0 float64, reports int64, eps float64) float64) oneShu
 }
 
 func clonesNumeric(_ Query, s shape) (func(float64) float64, error) {
-	return clonesCurve(s.eps0, s.reports)
-}
-
-func clonesCurve(eps0 float64, reports int64) (func(float64) float64, error) {
-	return unsampledCurve(eps0, amplify.Clones(eps0), reports)
+	return unsampledCurve(s.eps0, amplify.Clones(s.eps0), s.reports)
 }
 
 // unsampledCurve returns δ(ε) of one shuffle without sampling, by the pair of clones at a rate.
@@ -172,10 +168,21 @@ func compose(q Query, c literature.Strong) (answer, error) {
 	return answer{eps: eps, delta: q.Delta}, err
 }
 
+// eitherStrong is strong for a fixed k and checkInStrong where k is up to chance.
+func eitherStrong(one oneShuffle, exact bool) computation {
+	return func(e *engine, q Query, parts []part) (answer, error) {
+		if parts[0].shape.gamma > 0 {
+			return checkInStrong(one, exact)(e, q, parts)
+		}
+		return strong(one, exact)(e, q, parts)
+	}
+}
+
 // checkInStrong is strong composition of self check-in. Outside a window of k a round counts
 // as lost; inside it a round has the shuffle of the smallest k and the inclusion of the
-// largest.
-func checkInStrong(exact bool) computation {
+// largest: more reports are that shuffle and reports of clients whose data is known, which
+// anyone can add.
+func checkInStrong(one oneShuffle, exact bool) computation {
 	return func(_ *engine, q Query, parts []part) (answer, error) {
 		c, err := chance(parts[0])
 		if err != nil {
@@ -188,7 +195,9 @@ func checkInStrong(exact bool) computation {
 			if hi == 0 {
 				return
 			}
-			delta, err := clonesCurve(c.Eps0, max(1, lo))
+			least := parts[0].shape
+			least.reports = max(1, lo)
+			delta, err := one(q, least)
 			if err != nil {
 				last = err
 				return

@@ -65,6 +65,7 @@ func TestPaperRefusals(t *testing.T) {
 		{settingA, "efmrtt", "below 1/2"}, {small, "efmrtt", "at least 1000"}, {settingA, "balle-blanket", "given randomizer"},
 		{settingCI, "clones-numeric-strong", "up to chance"}, {settingCI, "gddsk-wbk", "up to chance"}, {settingCI, "fmt23", "up to chance"},
 		{settingCI, "checkin-strong", ""}, {settingCI, "checkin-kov", ""}, {settingCI, "sci-thm3", ""},
+		{settingCI, "balle-hoeffding", ""}, {dropped, "balle-bennett", ""}, {settingCI, "balle-blanket", "given randomizer"},
 		{dropped, "clones-closed-kov", "up to chance"}, {dropped, "checkin-strong", ""}, {dropped, "sci-thm2", ""},
 		{local, "clones-closed-strong", "shuffled reports"}, {local, "sci-thm2", "shuffled reports"}, {local, "eab-thm1", "shuffled reports"},
 		{all, "eab-thm1", ""}, {all, "gdp-approx", ""}, {all, "eab-thm3", ""}, {all, "efmrtt-rdp", ""},
@@ -182,6 +183,34 @@ func TestPaperExtremes(t *testing.T) {
 	}
 }
 
+// With check-in the blanket's bounds are those of a fixed k at the ends of a window around the
+// mean: above a fixed k, and near it where k hardly varies.
+func TestBalleWithCheckIn(t *testing.T) {
+	for _, c := range []struct {
+		id      string
+		class   dp.Class
+		symbols int
+		n       int64
+		more    float64
+	}{
+		{"balle-hoeffding", dp.Generic, 0, 1e7, 1.05}, {"balle-bennett", dp.Generic, 0, 1e7, 1.05},
+		{"balle-bennett", dp.KRR, 5, 1e7, 1.05}, {"balle-blanket", dp.BinaryRR, 0, 1e7, 1.05}, {"balle-blanket", dp.KRR, 4, 500, 2.5},
+	} {
+		q := Query{Participation: dp.Sampled, Class: c.class, Symbols: c.symbols, Eps0: .5, Population: c.n, Reports: c.n / 5, Rounds: 5, Delta: 1e-6}
+		fixed := one(t, q, c.id)
+		q.Participation, q.Reports, q.Gamma = dp.CheckIn, 0, .2
+		chance := one(t, q, c.id)
+		if !fixed.Applies || !chance.Applies || !(chance.Eps > fixed.Eps) || !(chance.Eps < c.more*fixed.Eps) {
+			t.Errorf("%s of %s: fixed k %+v, check-in %+v", c.id, c.class, fixed, chance)
+		}
+	}
+	// So many reports of more than two symbols are not summed, for neither.
+	q := Query{Participation: dp.CheckIn, Class: dp.KRR, Symbols: 4, Eps0: .5, Population: 1e7, Gamma: .2, Rounds: 5, Delta: 1e-6}
+	if b := one(t, q, "balle-blanket"); b.Applies || !strings.Contains(b.Note, "takes too long") {
+		t.Errorf("%+v", b)
+	}
+}
+
 // Rounds outside check-in's window are charged: no δ below what a mechanism
 // really has, also where every loss inside the window is smaller than ε.
 func TestCheckInWindowIsCharged(t *testing.T) {
@@ -189,7 +218,12 @@ func TestCheckInWindowIsCharged(t *testing.T) {
 	for _, eps := range []float64{.2, .6, 1, 1.4, 1.8, 2.2, 2.6} {
 		q := Query{Participation: dp.CheckIn, Eps0: 3, Population: 50, Gamma: .02, Rounds: 1, AskDelta: true, Eps: eps}
 		least := math.Max(one(t, q, "lower-rr2").Delta, one(t, q, "lower-rr3").Delta)
-		for _, id := range []string{"checkin-strong", "checkin-kov"} {
+		for _, id := range []string{"checkin-strong", "checkin-kov", "balle-hoeffding", "balle-bennett", "balle-blanket"} {
+			q := q
+			if id == "balle-blanket" {
+				q.Class = dp.BinaryRR
+				least = one(t, q, "lower-rr2").Delta
+			}
 			b := one(t, q, id)
 			if b.Applies && !(b.Delta >= least) {
 				t.Errorf("%s at epsilon %v: %v, a mechanism has %v", id, eps, b.Delta, least)
@@ -199,7 +233,7 @@ func TestCheckInWindowIsCharged(t *testing.T) {
 			}
 		}
 	}
-	if said < 6 {
+	if said < 10 {
 		t.Errorf("only %d comparisons", said)
 	}
 }

@@ -30,7 +30,7 @@ type response struct {
 // concrete returns the outcomes of a mechanism in rounds of this shape, under one
 // or both orders of the neighbours.
 func (s shape) concrete(m response) ([][]dp.Atom, error) {
-	c := amplify.ConcreteConfig{Eps0: math.Min(m.eps0, maxLowerEps0), Population: s.population, Asked: s.reports, Gamma: 1, Symbols: m.symbols}
+	c := amplify.ConcreteConfig{Eps0: math.Min(m.eps0, maxLowerEps0), Population: s.population, Asked: s.reports, Gamma: 1, Symbols: m.symbols, Colluders: s.colluders}
 	if s.gamma > 0 {
 		c.Asked, c.Gamma = s.asked, s.gamma
 	}
@@ -45,7 +45,7 @@ func (s shape) concrete(m response) ([][]dp.Atom, error) {
 	var a []dp.Atom
 	var err error
 	if s.sigma > 0 {
-		a, err = amplify.GaussianOutcomes(amplify.GaussianArrivalConfig{Sigma: s.sigma, Population: c.Population, Asked: c.Asked, Gamma: c.Gamma})
+		a, err = amplify.GaussianOutcomes(amplify.GaussianArrivalConfig{Sigma: s.sigma, Population: c.Population, Asked: c.Asked, Gamma: c.Gamma, Colluders: c.Colluders})
 	} else {
 		a, err = amplify.Response(c)
 	}

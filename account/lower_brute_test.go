@@ -16,7 +16,7 @@ func TestLowerBoundsAgainstTheirMechanism(t *testing.T) {
 	checks, caught := 0, 0
 	for _, eps0 := range []float64{0.4, 1.5, 3} {
 		for n := 1; n <= 3; n++ {
-			for _, kind := range []dp.Participation{dp.All, dp.Sampled, dp.CheckIn} {
+			for _, kind := range []dp.Participation{dp.All, dp.Sampled, dp.CheckIn, "colluders"} {
 				for T := 1; T <= 3; T++ {
 					q := account.Query{Participation: kind, Eps0: eps0, Population: int64(n), Rounds: int64(T)}
 					weight := func(m int) float64 { return indicator(m == n) }
@@ -28,6 +28,15 @@ func TestLowerBoundsAgainstTheirMechanism(t *testing.T) {
 					case dp.CheckIn:
 						q.Gamma = 0.4
 						weight = func(m int) float64 { return binomial(n, m, 0.4) }
+					case "colluders": // two more clients; n are honest
+						k := 1 + (n+T)%(n+2)
+						q.Participation, q.Population, q.Reports, q.Colluders, q.Dropout = dp.Sampled, int64(n+2), int64(k), 2, .3
+						weight = func(m int) (w float64) {
+							for h := max(0, k-2); h <= min(k, n); h++ {
+								w += ways(n, h) * ways(2, k-h) / ways(n+2, k) * binomial(h, m, .7)
+							}
+							return w
+						}
 					}
 					exact := map[string]tinyLaws{
 						"lower-rr3": tinyRound(tinyMechanism(nil, 3, eps0), 0, 1, constant(n-1, 2), weight),
@@ -75,6 +84,9 @@ func TestLowerBoundsAgainstTheirMechanism(t *testing.T) {
 		t.Errorf("only %d comparisons, %d of them sharp", checks, caught)
 	}
 }
+
+// ways counts the k-subsets of n.
+func ways(n, k int) float64 { return binomial(n, k, .5) * math.Exp2(float64(n)) }
 
 func constant(n, v int) []int {
 	out := make([]int, n)

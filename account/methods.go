@@ -1,7 +1,10 @@
 package account
 
 import (
+	"fmt"
+
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/dp/amplify"
 	"github.com/riffle-dp/riffle/dp/amplify/literature"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
@@ -23,6 +26,7 @@ type Method struct {
 	Best      bool   // may be the tightest proved bound
 	Colluders bool   // counts colluders among those who are drawn
 	Adaptive  bool   // holds for reports that depend on earlier ones of their round
+	Cross     bool   // holds for clients with different randomizers: Query.CrossEps0
 	// OnlyDivergence says whether the method serves Divergence alone and is left out of a Reply.
 	OnlyDivergence bool
 
@@ -65,6 +69,7 @@ const (
 	needsReports = "ε₀-LDP reports, shuffled or local; all, k of n, check-in, disjoint batches; drop-outs independent of the data"
 	needsFixed   = "shuffled, fixed k"
 	needsCheckIn = "shuffled, check-in or drop-outs"
+	needsEither  = "shuffled; a random k by its window that holds with high probability"
 	needsAll     = "shuffled, no sampling"
 	needsSums    = "sums of Gaussian reports"
 	needsGauss   = "Gaussian reports, only their sum seen, or shuffled, counting sampling alone; all, k of n, check-in"
@@ -74,9 +79,9 @@ const (
 // Methods lists all bounds, in the order in which a Reply lists them.
 func Methods() []Method {
 	rows := []Method{
-		{ID: "blanket-pld", Needs: needsReports, Source: blanketSource + asPLD, Best: true, Colluders: true, Adaptive: true,
+		{ID: "blanket-pld", Needs: needsReports, Source: blanketSource + asPLD, Best: true, Colluders: true, Cross: true, Adaptive: true,
 			Calls: "amplify.Family.Round, amplify.Family.Arrival, amplify.Curve, pld.Compose", Proofs: "dp/amplify/hybrid.md dp/pld/compose.md", ask: pldMethod(blanket)},
-		{ID: "blanket-rdp", Needs: needsReports, Source: blanketSource + asRDP, Best: true, Colluders: true, Adaptive: true,
+		{ID: "blanket-rdp", Needs: needsReports, Source: blanketSource + asRDP, Best: true, Colluders: true, Cross: true, Adaptive: true,
 			Calls: "amplify.Family.Round, amplify.Family.Arrival, rdp.Divergence, rdp.Minimize", ask: rdpMethod(blanket), divergence: pairDivergence(blanket)},
 		{ID: "clones-pld", Needs: needsReports, Source: fmt22Source + asPLD, Colluders: true, Adaptive: true,
 			Calls: "amplify.Clones, amplify.Family.Round, amplify.Family.Arrival", ask: pldMethod(fmt22)},
@@ -87,10 +92,10 @@ func Methods() []Method {
 		rows = append(rows, Method{ID: c.name + "-pld", Needs: c.needs, Source: c.source + asPLD, Calls: c.calls, Best: true, Colluders: true, Adaptive: c.adaptive, pair: c.name, ask: pldMethod(c)})
 	}
 	rows = append(rows, []Method{
-		{ID: "lower-rr3", Kind: dp.Lower, Needs: "any ε₀-LDP report admitted; ε₀ taken as at most 12; up to about 1e6 reports", Colluders: true,
+		{ID: "lower-rr3", Kind: dp.Lower, Needs: "any ε₀-LDP report admitted; ε₀ taken as at most 12; up to about 1e6 reports", Colluders: true, Cross: true,
 			Source: "3-ary randomized response, all others on the third symbol, composed optimistically",
 			Calls:  "amplify.Response, pld.ComposeOutcomes", Proofs: "dp/amplify/concrete.md dp/pld/optimistic.md", ask: lowest(ternaryOf), divergence: ternaryDivergence},
-		{ID: "lower-rr2", Kind: dp.Lower, Needs: "also class rr2; up to about 1e11 reports", Colluders: true,
+		{ID: "lower-rr2", Kind: dp.Lower, Needs: "also class rr2; up to about 1e11 reports", Colluders: true, Cross: true,
 			Source: "binary randomized response, all others alike (Girgis et al. 2021, Theorem 2), composed optimistically",
 			Calls:  "amplify.Response, pld.ComposeOutcomes", Proofs: "dp/amplify/concrete.md dp/pld/optimistic.md", ask: lowest(binaryOf), divergence: girgis(literature.GirgisLower, 1e8)},
 		{ID: "lower-krr", Kind: dp.Lower, Needs: "class krr:K, K ≥ 4, or cap", Colluders: true,
@@ -112,15 +117,15 @@ func Methods() []Method {
 		{ID: "clones-numeric-kov", Needs: needsFixed, Source: fmtNumeric + kov + "3.3", Adaptive: true,
 			Calls: "amplify.Curve, literature.Strong", ask: strong(clonesNumeric, true)},
 		{ID: "checkin-strong", Needs: needsCheckIn, Source: fmtNumeric + ", at the window of k that holds with high probability" + kov + "3.4",
-			Calls: "amplify.Curve, literature.Strong", ask: checkInStrong(false)},
+			Calls: "amplify.Curve, literature.Strong", ask: checkInStrong(clonesNumeric, false)},
 		{ID: "checkin-kov", Needs: needsCheckIn, Source: fmtNumeric + ", at the window of k that holds with high probability" + kov + "3.3",
-			Calls: "amplify.Curve, literature.Strong", ask: checkInStrong(true)},
-		{ID: "balle-hoeffding", Needs: needsFixed, Source: bbgn + ", Hoeffding's inequality" + kov + "3.3",
-			Calls: "literature.Blanketed.Delta", Proofs: "dp/amplify/literature/balle.md", ask: strong(balle(false), true)},
-		{ID: "balle-bennett", Needs: needsFixed, Source: bbgn + ", Bennett's inequality" + kov + "3.3",
-			Calls: "literature.Blanketed.Delta", Proofs: "dp/amplify/literature/balle.md", ask: strong(balle(true), true)},
-		{ID: "balle-blanket", Needs: needsFixed + "; class rr2, or krr up to 256 reports", Source: bbgn + ", for randomized response by its sum" + kov + "3.3",
-			Calls: "literature.Blanketed.ExactDelta", Proofs: "dp/amplify/literature/balle.md", ask: strong(balleExact, true)},
+			Calls: "amplify.Curve, literature.Strong", ask: checkInStrong(clonesNumeric, true)},
+		{ID: "balle-hoeffding", Needs: needsEither, Source: bbgn + ", Hoeffding's inequality" + kov + "3.3",
+			Calls: "literature.Blanketed.Delta", Proofs: "dp/amplify/literature/balle.md", ask: eitherStrong(balle(false), true)},
+		{ID: "balle-bennett", Needs: needsEither, Source: bbgn + ", Bennett's inequality" + kov + "3.3",
+			Calls: "literature.Blanketed.Delta", Proofs: "dp/amplify/literature/balle.md", ask: eitherStrong(balle(true), true)},
+		{ID: "balle-blanket", Needs: needsEither + "; class rr2, or krr up to 256 reports", Source: bbgn + ", for randomized response by its sum" + kov + "3.3",
+			Calls: "literature.Blanketed.ExactDelta", Proofs: "dp/amplify/literature/balle.md", ask: eitherStrong(balleExact, true)},
 		{ID: "gddsk-wbk", Needs: needsFixed + ", integer orders up to 1024", Source: "Girgis, Data, Diggavi, Suresh, Kairouz 2021 (CCS), Theorem 1; sampling by Wang, Balle, Kasiviswanathan 2019, Theorem 9",
 			Calls: "literature.ShuffleRenyi.Divergence", Proofs: "dp/amplify/literature/wbk.md", divergence: gddsk(false), orders: upTo1024},
 		{ID: "gddsk-wbk-plain", Needs: "as gddsk-wbk; as the 2021 paper seems to have evaluated it", Source: "the same without 4(e^eps(2)-1), the first part of Theorem 9's minimum",
@@ -150,13 +155,13 @@ func Methods() []Method {
 		{ID: "fmt23", Kind: dp.Approximate, Needs: needsFixed, Source: "Feldman, McMillan, Talwar 2023, Theorem 3.2, proof withdrawn" + kov + "3.4", note: "its proof was withdrawn by an erratum; blanket-pld proves more",
 			Calls: "literature.Feldman2023", ask: strong(closed(literature.Feldman2023), false)},
 
-		{ID: "gauss-pld", Class: dp.Gaussian, Needs: needsGauss, Source: gaussSource + asPLD, Best: true,
+		{ID: "gauss-pld", Class: dp.Gaussian, Needs: needsGauss, Source: gaussSource + asPLD, Best: true, Colluders: true,
 			Calls: "amplify.Gaussian, amplify.GaussianArrival, gdp.Mu", Proofs: "dp/gdp/gdp.md", ask: gaussianPLD},
-		{ID: "gauss-rdp", Class: dp.Gaussian, Needs: needsGauss, Source: gaussSource + asRDP, Best: true,
+		{ID: "gauss-rdp", Class: dp.Gaussian, Needs: needsGauss, Source: gaussSource + asRDP, Best: true, Colluders: true,
 			Calls: "amplify.Gaussian, amplify.GaussianArrival, rdp.Divergence", ask: gaussianRDP},
-		{ID: "lower-gauss", Kind: dp.Lower, Class: dp.Gaussian, Needs: needsSums, Source: "the sum, all others on the neighbour's vector, composed optimistically",
+		{ID: "lower-gauss", Kind: dp.Lower, Class: dp.Gaussian, Needs: needsSums, Colluders: true, Source: "the sum, all others on the neighbour's vector, composed optimistically",
 			Calls: "amplify.GaussianOutcomes", Proofs: "dp/amplify/gaussian.md", ask: lowestGaussian},
-		{ID: "shuffle-approx-ldp", Class: dp.Gaussian, Needs: "shuffled Gaussian reports", Source: approxSource, Best: true,
+		{ID: "shuffle-approx-ldp", Class: dp.Gaussian, Needs: "shuffled Gaussian reports", Source: approxSource, Best: true, Colluders: true,
 			Calls: "amplify.GaussianAsLDP, amplify.GaussianEps0", ask: approxMethod},
 		{ID: "gauss-strong", Class: dp.Gaussian, Needs: needsSums, Best: true,
 			Source: "Gaussian and sampled (eps, delta) of a round, SCI section 5.1; strong composition of Kairouz, Oh, Viswanath 2015, Theorem 3.4",
@@ -180,7 +185,7 @@ func Methods() []Method {
 			Calls: "literature.GirgisUpper", divergence: girgis(literature.GirgisUpper, 1<<52), orders: integers},
 		{ID: "girgis-thm2", Kind: dp.Approximate, Needs: needsFixed + "; a lower bound on a divergence, not on ε after conversion", Source: "Girgis et al. 2021 (NeurIPS), Theorem 2 and Lemma 1",
 			Calls: "literature.GirgisLower", divergence: girgis(literature.GirgisLower, 1e8), orders: integers},
-		{ID: "basic", Needs: "nothing; δ = 0, sampling gives log(1 + γ(E−1))", Source: basicSource, Best: true, Colluders: true, Adaptive: true,
+		{ID: "basic", Needs: "nothing; δ = 0, sampling gives log(1 + γ(E−1))", Source: basicSource, Best: true, Colluders: true, Cross: true, Adaptive: true,
 			Calls: "account.Answer", ask: basicMethod},
 
 		{ID: vecsum.MethodGDP, Class: VectorSumClass, Needs: "log-concave integer noise, at least ⌊γ·n_min⌋ honest clients", Best: true,
@@ -230,6 +235,10 @@ func (m Method) refusal(q Query, s shape) error {
 		return refuse("stated without colluders among those who are drawn")
 	case m.Kind == dp.Lower && q.Trust.Is(dp.Alone) && (q.Dropout > 0 || q.Participation == dp.Sampled || q.Participation == dp.CheckIn):
 		return refuse("a mechanism for a client who reports in every round, here it may not")
+	case s.cross > 0 && !m.Cross:
+		return refuse("stated for clients with the same randomizer")
+	case s.cross > 0 && s.cross < s.eps0 && m.Kind == dp.Lower:
+		return refuse("the mechanism's reports of two clients differ by eps0 = %v, above cross-eps0 = %v", s.eps0, s.cross)
 	case q.AdaptiveWithinRound && !m.Adaptive:
 		return refuse("not proved for reports that depend on earlier reports of their round")
 	case m.hidesReports(q, s) && m.Kind == dp.Lower:
@@ -240,8 +249,6 @@ func (m Method) refusal(q Query, s shape) error {
 		return refuse("for a client removed, not replaced")
 	case sums && q.Class == dp.GaussianSum && m.Kind == dp.Lower:
 		return refuse("a mechanism with noise in every report")
-	case sums && q.Class == dp.Gaussian && q.Colluders > 0 && q.Participation == dp.Sampled:
-		return refuse("colluders among sampled clients, who add no noise, are not counted")
 	case sums && !gaussian(q.Class):
 		return refuse("for reports of class %s", dp.Gaussian)
 	case !sums && q.Class == dp.GaussianSum:
@@ -271,17 +278,18 @@ func (m Method) answer(e *engine, q Query, parts []part) (answer, error) {
 	if out.note == "" {
 		out.note = m.note
 	}
-	also := ""
-	switch {
-	case m.hidesReports(q, s) && m.Kind == dp.Upper:
-		also = "the number of reports hidden: what holds for it public holds"
-	case s.colluders > 0 && m.Kind == dp.Lower:
-		also = "without what colluders know"
+	if m.hidesReports(q, s) && m.Kind == dp.Upper {
+		if out.note != "" {
+			out.note += "; "
+		}
+		out.note += "the number of reports hidden: what holds for it public holds"
 	}
-	if also != "" && out.note != "" {
-		also = "; " + also
+	if s.cross > 0 && m.ID != "basic" && m.Kind == dp.Upper {
+		if out.note != "" {
+			out.note += "; "
+		}
+		out.note += fmt.Sprintf("across clients r = %.4g (dp/amplify/across.md)", amplify.BlanketAcross(s.eps0, s.cross))
 	}
-	out.note += also
 	return out, err
 }
 

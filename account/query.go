@@ -22,6 +22,11 @@ type Query struct {
 	TV    float64
 	Steps dp.Steps // required for dp.Rising
 	Eps0  float64  // ε₀ of one report. Required, except for dp.Gaussian and dp.GaussianSum.
+	// CrossEps0 is for clients with different randomizers in a round, one of whom has Eps0: at no outcome is the
+	// chance of this client's report more than e^CrossEps0 times that of any other client's, whatever
+	// they hold. It is no client's own ε₀. 0: all clients have the same randomizer, or CrossEps0 = Eps0. For
+	// class Generic without TV, participation All or Once, and no drop-outs: dp/amplify/across.md.
+	CrossEps0 float64
 	// Sigma is required for dp.Gaussian and dp.GaussianSum, 0 otherwise: σ of one report, or of the
 	// sum, over the clip norm.
 	Sigma      float64
@@ -110,6 +115,12 @@ func (q Query) Validate() error {
 		return fmt.Errorf("account: colluders = %d must be at least 0 and fewer than n = %d", q.Colluders, q.Population)
 	case !(q.Dropout >= 0 && q.Dropout < 1):
 		return fmt.Errorf("account: dropout = %v must be at least 0 and below 1", q.Dropout)
+	case q.CrossEps0 != 0 && !(q.CrossEps0 > 0 && q.CrossEps0 <= dp.MaxEps0):
+		return fmt.Errorf("account: cross-eps0 = %v must be above 0 and at most %d", q.CrossEps0, dp.MaxEps0)
+	case q.CrossEps0 != 0 && (q.withDefaults().Class != dp.Generic || q.TV != 0):
+		return fmt.Errorf("account: cross-eps0 goes with class %s and no total-variation parameter", dp.Generic)
+	case q.CrossEps0 != 0 && (q.Participation != dp.All && q.Participation != dp.Once || q.Dropout != 0):
+		return fmt.Errorf("account: cross-eps0 goes with participation %s or %s and no drop-outs: where chance decides who reports, another client's report stands in this one's place", dp.All, dp.Once)
 	case q.Participation != dp.CheckIn && q.Gamma != 0:
 		return fmt.Errorf("account: gamma = %v has no meaning with participation %s", q.Gamma, q.Participation)
 	case q.Participation == dp.Once && q.Rounds > q.Population/q.Reports:
@@ -167,6 +178,9 @@ func (q Query) shape() (shape, int64) {
 		ev.Reports = max(1, ev.Reports-q.Colluders)
 	}
 	s := shapeOf(ev)
+	if s.trust.Is(dp.Shuffled) {
+		s.cross = q.CrossEps0
+	}
 	if q.Participation == dp.Sampled && q.Colluders > 0 && q.Class == dp.GaussianSum {
 		// All who are asked may be of the others, and their noise is not counted on anyway: given
 		// their number, the honest who are asked are a uniform subset of the honest.
@@ -174,7 +188,7 @@ func (q Query) shape() (shape, int64) {
 		s.included = min(s.included, s.population)
 		s.reports = s.included
 	}
-	if q.Participation == dp.Sampled && q.Colluders > 0 && s.trust.Is(dp.Shuffled) {
+	if q.Participation == dp.Sampled && q.Colluders > 0 && q.Class != dp.GaussianSum && !s.trust.Is(dp.Alone) {
 		s.colluders, s.asked, s.reports, s.included, s.gamma = q.Colluders, s.reports, 0, 0, 1
 	}
 	if q.Participation == dp.Once {

@@ -18,7 +18,8 @@ type shape struct {
 	included   int64   // how many of n, a uniform subset; k or more
 	asked      int64
 	gamma      float64
-	colluders  int64 // number in the population, from which a uniform subset is asked
+	colluders  int64   // number in the population, from which a uniform subset is asked
+	cross      float64 // see Query.CrossEps0
 	// What is known about the reports' class: see dp.Report. Zero without a shuffler.
 	class   dp.Class
 	symbols int

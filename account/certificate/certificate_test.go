@@ -124,6 +124,7 @@ func unsafeChanges(d *certificate.Document) map[string]func() {
 		"Round.Times":         func() { r.Times-- },
 		"Round.Clones":        func() { r.Clones = 40 },
 		"Round.Reports":       func() { r.Reports = r.Reports[:1] },
+		"Round.Drawn":         func() { r.Drawn = []int64{1} },
 
 		"Composition.Low":        func() { w.Low -= w.Points },
 		"Composition.Points":     func() { w.Points /= 4 },

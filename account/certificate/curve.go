@@ -43,7 +43,8 @@ func (q Query) reporters() reporters {
 // fixed says whether asked is the number of honest reports.
 func (r reporters) fixed() bool { return r.colluders == 0 && r.chance.Cmp(real(1)) >= 0 }
 
-// number returns the law of the number of honest reports, as binomial does.
+// number returns the law of the number of honest reports, as binomial does; with colluders, of
+// the honest clients who are drawn.
 func (r reporters) number(ctx context.Context, tiny *big.Float, block func(k int64) int64) ([]share, error) {
 	if r.colluders == 0 {
 		return binomial(ctx, r.asked, r.chance, tiny, block)
@@ -269,10 +270,7 @@ type group struct {
 // gives the fewest reports that hide each other, and the largest k the largest inclusion.
 func (d Document) groups(ctx context.Context, points int, tiny *big.Float) (out []group, err error) {
 	who, starts := d.Query.reporters(), d.Round.Reports
-	numbers, err := who.number(ctx, tiny, func(k int64) int64 {
-		after, _ := slices.BinarySearch(starts, k+1)
-		return int64(after) - int64(max(0, 1-k)) // k = 0: block −1
-	})
+	numbers, err := d.numbers(ctx, tiny)
 	if err != nil {
 		return nil, err
 	}
@@ -280,20 +278,83 @@ func (d Document) groups(ctx context.Context, points int, tiny *big.Float) (out 
 		return nil, tooFine()
 	}
 	for _, k := range numbers {
-		if k.block < 0 {
+		if k.to < 0 {
 			continue // no reports
 		}
 		size, included := int64(1), who.asked
-		if k.block > 0 {
-			size = starts[k.block-1]
+		if k.from > 0 {
+			size = starts[k.from-1]
 		}
-		if int(k.block) < len(starts) {
-			included = min(included, starts[k.block]-1)
+		if int(k.to) < len(starts) {
+			included = min(included, starts[k.to]-1)
 		}
 		if who.fixed() {
 			size, included = who.asked, who.asked
 		}
 		out = append(out, group{k.weight, quo(whole(included), whole(who.n)), size})
+	}
+	return out, nil
+}
+
+// blocksOf are blocks of numbers of reports that follow each other, with their probability. Block
+// −1 is 0, block 0 what comes before the first start.
+type blocksOf struct {
+	from, to int64
+	weight   *big.Float
+}
+
+// numbers returns the law of the number of honest reports by blocks, of which at most 2·tiny is
+// left out. Where colluders are drawn and others drop out it is by blocks of those drawn: of h to h′
+// honest clients as many arrive as of h, and up to h′ − h more.
+func (d Document) numbers(ctx context.Context, tiny *big.Float) (out []blocksOf, err error) {
+	who := d.Query.reporters()
+	starts := d.Round.Reports
+	block := func(k int64) int64 {
+		after, _ := slices.BinarySearch(starts, k+1)
+		return int64(after) - int64(max(0, 1-k)) // k = 0: block −1
+	}
+	if !d.Query.thinned() || who.colluders == 0 {
+		shares, err := who.number(ctx, tiny, block)
+		for _, s := range shares {
+			out = append(out, blocksOf{s.block, s.block, s.weight})
+		}
+		return out, err
+	}
+	tiny = mul(tiny, two(-1))
+	begins := d.Round.Drawn
+	drawn, err := who.number(ctx, tiny, func(h int64) int64 {
+		after, _ := slices.BinarySearch(begins, h+1)
+		return int64(after)
+	})
+	if err != nil {
+		return nil, err
+	}
+	weights := map[[2]int64]*big.Float{}
+	for _, h := range drawn {
+		least, most := max(0, who.drawn-who.colluders), who.asked
+		if h.block > 0 {
+			least = max(least, begins[h.block-1])
+		}
+		if int(h.block) < len(begins) {
+			most = min(most, begins[h.block]-1)
+		}
+		more := most - least
+		// The block is of both ends, as one number.
+		arrived, err := binomial(ctx, least, who.chance, tiny, func(k int64) int64 { return (block(k)+1)<<32 | (block(k+more) + 1) })
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range arrived {
+			ends := [2]int64{k.block>>32 - 1, k.block&(1<<32-1) - 1}
+			if weights[ends] == nil {
+				weights[ends] = real(0)
+				out = append(out, blocksOf{ends[0], ends[1], weights[ends]})
+			}
+			weights[ends].Add(weights[ends], mul(h.weight, k.weight))
+		}
+		if len(out) > maxPieces {
+			return nil, tooFine()
+		}
 	}
 	return out, nil
 }

@@ -22,7 +22,7 @@ import (
 // nothing beyond version 1 has version 1.
 const (
 	Format  = "riffle-certificate"
-	Version = 2
+	Version = 3
 )
 
 // MaxSize bounds a document's size in bytes.
@@ -90,8 +90,16 @@ func Methods() []string {
 	return []string{BlanketPLD, ClonesPLD, KRRPLD, TVPLD, LaplacePLD, CapPLD, RisingPLD, Basic}
 }
 
+// thinned says whether some of the clients who are drawn collude, and others drop out.
+func (q Query) thinned() bool {
+	return q.Colluders > 0 && q.Dropout > 0 && q.Participation == dp.Sampled && !q.Trust.Is(dp.Alone)
+}
+
 // Needs returns the version of a document with this query and this method.
 func (q Query) Needs(method string) int {
+	if q.thinned() {
+		return 3
+	}
 	old := q.Randomizer == dp.Generic || q.Randomizer == dp.BinaryRR || q.Randomizer == dp.KRR
 	old = old && (method == BlanketPLD || method == ClonesPLD || method == Basic)
 	if old && q.TV == 0 && q.Height == 0 && len(q.Shares) == 0 && q.Eta == 0 && q.Colluders == 0 && !q.KHidden {
@@ -121,6 +129,9 @@ type Round struct {
 	// of Reports. Any blocks are sound; badly chosen ones prove less.
 	Clones  int64   `json:"clones"`
 	Reports []int64 `json:"reports,omitempty"`
+	// Drawn, since version 3, is a hint as Reports is, for colluders among sampled clients of whom
+	// some drop out: blocks of the number of honest clients who are drawn.
+	Drawn []int64 `json:"drawn,omitempty"`
 }
 
 // Composition is the account of the floating-point composition that found the claim: at
@@ -221,7 +232,6 @@ func (d Document) validate() error {
 	knownTV := q.Randomizer == dp.Cap || q.Randomizer == dp.Generic && q.TV != 0
 	check(knownTV && within(q.TV, 1e-300, 1) || !knownTV && q.TV == 0, "tv out of range")
 	check(q.Colluders >= 0 && q.Colluders < q.N, "colluders out of range")
-	check(q.Colluders == 0 || q.Dropout == 0 || q.Participation != dp.Sampled || q.Trust.Is(dp.Alone), "colluders who are drawn and drop-outs are not counted together")
 	if q.Randomizer == dp.Rising {
 		check(len(q.Shares) >= 1 && len(q.Shares) <= dp.MaxSteps, "too few or too many shares")
 		check(within(q.Height, 1e-30, 1e30) && within(q.Eta, 0, 1) && q.Eta < 1, "height or eta out of range")
@@ -257,7 +267,11 @@ func (d Document) validate() error {
 		}
 		check(r.Times >= 1 && r.Times <= maxTimes, "times out of range")
 		check(r.Clones >= 1 && r.Clones <= maxCount, "clones out of range")
-		check(len(r.Reports) <= maxBlocks, "too many blocks of reports")
+		check(len(r.Reports) <= maxBlocks && len(r.Drawn) <= maxBlocks, "too many blocks of reports")
+		check(len(r.Drawn) == 0 || q.thinned(), "drawn goes with colluders among sampled clients of whom some drop out")
+		for i, k := range r.Drawn {
+			check(k >= 0 && k <= q.N && (i == 0 || k > r.Drawn[i-1]), "drawn must rise")
+		}
 		for i, k := range r.Reports {
 			check(k >= 1 && k <= q.N && (i == 0 || k > r.Reports[i-1]), "reports must rise")
 		}

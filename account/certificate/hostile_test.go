@@ -58,6 +58,10 @@ func TestHostileDocuments(t *testing.T) {
 		{"colluders among 2^52", hostile(TVPLD, 4, tv(func(q *Query, r *Round) {
 			q.Participation, q.Gamma, q.N, q.K, q.Colluders, r.Infinite = dp.Sampled, 0, 1<<52, 1<<51, 1<<50, 0x1p-170
 		})), false, false},
+		{"colluders and drop-outs among 2^52", hostile(TVPLD, 4, tv(blocks, func(q *Query, r *Round) {
+			q.Participation, q.Gamma, q.N, q.K, q.Colluders, q.Dropout, r.Infinite = dp.Sampled, 0, 1<<52, 1<<51, 1<<50, .5, 0x1p-170
+			r.Drawn = r.Reports
+		})), false, false},
 		{"65,536 blocks of 32,768 losses, by clones", hostile(BlanketPLD, maxNodes, blocks), true, false},
 		{"65,536 blocks of 32,768 losses, by sums", hostile(TVPLD, maxNodes, tv(blocks)), true, false},
 		{"65,536 blocks of few losses, every number of clones", hostile(BlanketPLD, 4, blocks), true, true},

@@ -61,6 +61,15 @@ func TestCertificatesByOwnLaw(t *testing.T) {
 			fewer, hidden, {"colluders", func(d *certificate.Document) { d.Query.Colluders = 1 }}}},
 		{"colluders", account.Query{Participation: dp.Sampled, Eps0: 2, Population: 60, Reports: 20, Colluders: 10, Rounds: 5, Delta: 1e-3}, certificate.BlanketPLD, []change{
 			{"colluders", func(d *certificate.Document) { d.Query.Colluders++ }}}},
+		{"colluders drawn, drop-outs", account.Query{Participation: dp.Sampled, Eps0: 2, Population: 600, Reports: 300, Colluders: 200, Dropout: .3, Rounds: 5, Delta: 1e-4}, certificate.BlanketPLD, []change{
+			{"colluders", func(d *certificate.Document) { d.Query.Colluders += 4 }},
+			{"drop-outs", func(d *certificate.Document) { d.Query.Dropout *= .97 }},
+			{"k", func(d *certificate.Document) { d.Query.K += 10 }},
+			{"no blocks of those drawn", func(d *certificate.Document) { d.Round.Drawn = nil }},
+			{"an order of blocks", func(d *certificate.Document) { d.Round.Drawn[1], d.Round.Drawn[2] = d.Round.Drawn[2], d.Round.Drawn[1] }},
+			{"version", func(d *certificate.Document) { d.Version = 2 }}}},
+		{"colluders drawn, drop-outs, cap", account.Query{Participation: dp.Sampled, Class: dp.Cap, TV: .06, Eps0: 2, Population: 90, Reports: 50, Colluders: 20, Dropout: .2, Rounds: 2, Eps: .4, AskDelta: true}, certificate.CapPLD, []change{
+			{"drop-outs", func(d *certificate.Document) { d.Query.Dropout = .1 }}}},
 		{"pure, colluders", account.Query{Participation: dp.Sampled, Eps0: 2, Population: 60, Reports: 20, Colluders: 10, Rounds: 5, Delta: 1e-3}, certificate.Basic, []change{
 			{"colluders", func(d *certificate.Document) { d.Query.Colluders++ }}}},
 	} {
@@ -74,7 +83,11 @@ func TestCertificatesByOwnLaw(t *testing.T) {
 				method = "" // the tightest of them
 			}
 			honest := clone(t, write(t, c.q, method))
-			if honest.Claim.Method != c.method || honest.Version != certificate.Version {
+			version := 2
+			if c.q.Dropout > 0 {
+				version = 3
+			}
+			if honest.Claim.Method != c.method || honest.Version != version {
 				t.Fatalf("version %d, method %s", honest.Version, honest.Claim.Method)
 			}
 			v, err := honest.Verify(context.Background())
@@ -125,8 +138,7 @@ func TestCertificateOfFewExpectedReports(t *testing.T) {
 
 func TestCertificatesThatHaveNoProof(t *testing.T) {
 	for name, q := range map[string]account.Query{
-		"colluders drawn, drop-outs": {Participation: dp.Sampled, Eps0: 2, Population: 60, Reports: 20, Colluders: 10, Dropout: .1, Rounds: 5, Delta: 1e-3},
-		"adaptive":                   {Participation: dp.All, Eps0: 2, Population: 60, AdaptiveWithinRound: true, Rounds: 5, Delta: 1e-3},
+		"adaptive": {Participation: dp.All, Eps0: 2, Population: 60, AdaptiveWithinRound: true, Rounds: 5, Delta: 1e-3},
 	} {
 		if d, err := account.Certify(context.Background(), q, certificate.BlanketPLD); !errors.Is(err, dp.ErrNoBound) {
 			t.Errorf("%s: %+v, error %v", name, d.Claim, err)

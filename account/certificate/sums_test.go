@@ -22,6 +22,9 @@ var sumQueries = []struct {
 	{RisingPLD, Query{Participation: dp.CheckIn, Randomizer: dp.Rising, Eps0: 2.2, Height: 2, Shares: []float64{.3, .1, .04}, Eta: .01, N: 5, Gamma: .4, Colluders: 1, KHidden: true}},
 	{RisingPLD, Query{Participation: dp.All, Randomizer: dp.Rising, Eps0: 1.4, Height: 3, Shares: []float64{.7}, N: 3, Dropout: .2}},
 	{BlanketPLD, Query{Participation: dp.Sampled, Randomizer: dp.Generic, Eps0: 2, N: 7, K: 4, Colluders: 2}},
+	{BlanketPLD, Query{Participation: dp.Sampled, Randomizer: dp.Generic, Eps0: 2, N: 8, K: 6, Colluders: 3, Dropout: .3}},
+	{CapPLD, Query{Participation: dp.Sampled, Randomizer: dp.Cap, Eps0: 1, TV: .2, N: 6, K: 4, Colluders: 1, Dropout: .6}},
+	{BlanketPLD, Query{Participation: dp.Sampled, Randomizer: dp.Generic, Eps0: 1, N: 6, K: 6, Colluders: 2, Dropout: .3}},
 }
 
 // outcome is a ray in float64.
@@ -117,6 +120,15 @@ func bruteRound(rays []outcome, q Query, g float64) float64 {
 			}
 			return of(n, k) * of(q.Colluders, q.K-k) / of(q.N, q.K)
 		}
+		if q.Dropout > 0 {
+			drawn := weight
+			weight = func(k int64) (sum float64) {
+				for h := k; h <= asked; h++ {
+					sum += drawn(h) * of(h, k) * math.Pow(chance, float64(k)) * math.Pow(1-chance, float64(h-k))
+				}
+				return sum
+			}
+		}
 	}
 	var sum float64
 	for k := int64(1); k <= asked; k++ {
@@ -133,6 +145,12 @@ func TestSumsAgainstEveryOutcome(t *testing.T) {
 		d := Document{Query: c.query, Claim: Claim{Method: c.method}, Round: &Round{Infinite: 0x1p-60, Clones: 1, Reports: every(c.query.N)}}
 		coarse := d
 		coarse.Round = &Round{Infinite: 0x1p-60, Clones: 1, Reports: []int64{2}}
+		unaware := d
+		if c.query.thinned() {
+			unaware.Round = d.Round
+			d.Round = &Round{Infinite: 0x1p-60, Clones: 1, Reports: every(c.query.N), Drawn: every(c.query.N)}
+			coarse.Round.Drawn = []int64{2, 4}
+		}
 		var g []*big.Float
 		for i := range 7 {
 			g = append(g, exp(real(c.query.Eps0*float64(i)/6)))
@@ -142,6 +160,10 @@ func TestSumsAgainstEveryOutcome(t *testing.T) {
 			t.Fatal(err)
 		}
 		blocked, err := coarse.curve(context.Background(), g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := unaware.curve(context.Background(), g) // in one block of those drawn, if they are thinned
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,6 +182,9 @@ func TestSumsAgainstEveryOutcome(t *testing.T) {
 			}
 			if b, _ := blocked[i].Float64(); b < want*(1-1e-12)-1e-15 {
 				t.Errorf("%s %+v at g = %v: in blocks %v, below %v", c.method, c.query, at, b, want)
+			}
+			if b, _ := all[i].Float64(); b < want*(1-1e-12)-1e-15 {
+				t.Errorf("%s %+v at g = %v: in one block %v, below %v", c.method, c.query, at, b, want)
 			}
 		}
 	}

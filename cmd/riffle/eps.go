@@ -31,6 +31,7 @@ func (p *protocolFlags) flags(cmd *cobra.Command) {
 	bind(cmd, setting.Table{
 		{Name: "participation", Into: &p.asked.Participation, Default: string(dp.All), Values: valuesOf("participation"), Help: "%s"},
 		{Name: "eps0", Into: &p.asked.Eps0, Help: "local privacy parameter of each report"},
+		{Name: "cross-eps0", Into: &p.asked.CrossEps0, Help: "clients have different randomizers: log of the most by which the chance of an outcome for one client, whose report has --eps0, exceeds that for any other, whatever they hold (default: eps0)"},
 		{Name: "sigma", Into: &p.asked.Sigma, Help: "noise of each report in units of the clip norm, with --randomizer gaussian; of the sum, with --noise-by aggregators"},
 		{Name: "n", Into: &p.asked.Population, Help: "clients (1e6 notation is fine)"},
 		{Name: "k", Into: &p.asked.Reports, Help: "reports a round, with sampled or once"},
@@ -400,6 +401,9 @@ func describeQuery(q account.Query) string {
 		if q.NoiseBy == vecsum.ByAggregators {
 			text += " (counts for nothing: who causes it may choose whom)"
 		}
+	}
+	if q.CrossEps0 > 0 {
+		text += fmt.Sprintf(", cross-eps0 = %g", q.CrossEps0)
 	}
 	if q.TV > 0 {
 		text += fmt.Sprintf(", total-variation parameter %g", q.TV)

@@ -69,7 +69,7 @@ func (s *sumFlags) noiseFlags(cmd *cobra.Command) {
 }
 
 // single lists the flags for single reports.
-var single = []string{"eps0", "sigma", "tv", "colluders", "k-hidden", "adaptive-within-round"}
+var single = []string{"eps0", "cross-eps0", "sigma", "tv", "colluders", "k-hidden", "adaptive-within-round"}
 
 // sum says whether the flags describe a vector sum, and refuses flags that then make no
 // sense.

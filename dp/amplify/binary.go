@@ -1,7 +1,6 @@
 package amplify
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/riffle-dp/riffle/dp"
@@ -14,8 +13,8 @@ import (
 // (by 13 % in δ at k = 3, ε₀ = 1).
 //
 // Result: upper bound, proved, replace-one, not adaptive inside the round. Source: binary.md.
-// Slack: at most .1 % of ε up to about 1e6 reports, growing to .8 %; a round of more than
-// 1e9·(E+1)²/E reports has ErrNoBound.
+// Slack: at most .1 % of ε up to about 1e6 reports, growing to .4 % at 1e7·(E+1)²/E; from there on
+// the share z/(3√V) at z deviations, V = kE/(E+1)².
 func RR2(eps0 float64) (Family, error) {
 	if err := dp.CheckEps0(eps0); err != nil {
 		return Family{}, err
@@ -37,20 +36,13 @@ type binary struct {
 // loss below ε₀ includes it.
 const farMass = 1e-100
 
-// maxBinary bounds the variance of S.
-const maxBinary = 1e9
-
-func newBinary(eps0 float64, k int64, work float64, most int) (*binary, error) {
+func newBinary(eps0 float64, k int64, work float64, most int) *binary {
 	s := math.Exp(-eps0)
 	b := &binary{high: 1 / (1 + s), low: s / (1 + s), work: work, most: most}
-	variance := float64(k) * b.high * b.low
-	if variance > maxBinary {
-		return nil, fmt.Errorf("amplify: the worst inputs of k = %d reports of binary randomized response take too long to find: %w", k, dp.ErrNoBound)
-	}
-	b.outcomes = outcomes{eps0, newAxis(math.Max(1, 4*variance), wideDeviations)}
+	b.outcomes = outcomes{eps0, newAxis(math.Max(1, 4*float64(k)*b.high*b.low), wideDeviations)}
 	b.axis.refine(func(u float64) float64 { return b.loss(u, 1) },
 		func(loss float64) float64 { return math.Min(1, math.Tanh(loss/2)/math.Tanh(eps0/2)) })
-	return b, nil
+	return b
 }
 
 // given returns the one-sided masses of U: the pair whose curve in e^ε is the
@@ -62,11 +54,10 @@ func (b *binary) given(k int64) []float64 {
 	for i, x := range u {
 		over[i], delta[i] = math.Expm1(b.loss(x, 1)), farMass
 	}
-	others := k - 1
-	width := b.blockOf(others)
-	for from := int64(0); from <= others; from += width {
-		to := min(others, from+width-1)
-		b.raise(delta, over, from, others-to)
+	if others := k - 1; float64(others)*b.high*b.low > maxSummed {
+		b.raiseAll(delta, over, others)
+	} else {
+		b.raiseEach(delta, over, others)
 	}
 	// No loss exceeds ε₀.
 	delta[len(u)-1] = 0
@@ -75,6 +66,16 @@ func (b *binary) given(k int64) []float64 {
 		mass[i] *= 1 + over[i]/2 // (P+Q)/2 from Q
 	}
 	return mass
+}
+
+// raiseEach raises delta to a bound on the divergence for every choice of the inputs of so many
+// others, block by block of the number of them that hold 1.
+func (b *binary) raiseEach(delta, over []float64, others int64) {
+	width := b.blockOf(others)
+	for from := int64(0); from <= others; from += width {
+		to := min(others, from+width-1)
+		b.raise(delta, over, from, others-to)
+	}
 }
 
 // blockOf returns the width of blocks of j. The clients inside a block count as absent, so a

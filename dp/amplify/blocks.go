@@ -15,6 +15,9 @@ type Blocks struct {
 	Clones int64
 	// Reports lists the smallest k ≥ 1 of each block of k, rising; nil if k is fixed.
 	Reports []int64
+	// Drawn lists the smallest number of each block of honest clients who are drawn, rising; nil
+	// but for colluders among sampled clients of whom some drop out.
+	Drawn []int64
 }
 
 // RoundBlocks returns the Blocks of Round, for families of clones only.
@@ -103,5 +106,15 @@ func (f Family) CoarseArrival(a FamilyArrival) (dp.Pair, Blocks, error) {
 			blocks = append(blocks, s)
 		}
 	}
-	return arrivalOf(crowd, blocks, honest, a.mean()), Blocks{Clones: 1, Reports: starts}, nil
+	coarse := Blocks{Clones: 1, Reports: starts}
+	if b, ok := crowd.(*builder); ok {
+		coarse.Clones = b.width
+	}
+	if a.Colluders > 0 && a.Gamma < 1 {
+		for _, h := range honestReports(a.Population, a.Asked, a.Colluders) {
+			coarse.Drawn = append(coarse.Drawn, h.First)
+		}
+		slices.Sort(coarse.Drawn)
+	}
+	return arrivalOf(crowd, blocks, honest, a.mean()), coarse, nil
 }

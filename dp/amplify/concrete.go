@@ -14,14 +14,22 @@ import (
 // the listed outcomes are a part of the true pair of laws. See concrete.md.
 
 // ConcreteConfig describes a round of a concrete mechanism. k ~ Bin(Asked, Gamma) reports
-// arrive from a uniform subset of n clients; k is public. All fields are required; Gamma = 1
-// means a fixed k = Asked.
+// arrive from a uniform subset of n clients; k is public. All fields but Colluders are required;
+// Gamma = 1 means a fixed k = Asked.
 type ConcreteConfig struct {
 	Eps0       float64
 	Population int64 // n
 	Asked      int64 // ≤ n
 	Gamma      float64
 	Symbols    int // K, at least 2
+	// Colluders of the n clients tell which of them were asked, and what they sent. k then counts
+	// the reports of the others.
+	Colluders int64
+}
+
+// arrival describes who reports.
+func (c ConcreteConfig) arrival() FamilyArrival {
+	return FamilyArrival{Population: c.Population, Asked: c.Asked, Gamma: c.Gamma, Colluders: c.Colluders}
 }
 
 // left is the probability that may be left out on each side of each count.
@@ -154,34 +162,54 @@ func (c ConcreteConfig) sizes() ([]Span, error) {
 	if err := (roundConfig{Eps0: c.Eps0, Population: c.Population, Reports: c.Asked, Rate: 1}).validate(); err != nil {
 		return nil, err
 	}
-	if !(c.Gamma > 0 && c.Gamma <= 1) {
-		return nil, fmt.Errorf("amplify: gamma = %v must be above 0 and at most 1", c.Gamma)
+	a := c.arrival()
+	if err := a.checkChance(); err != nil {
+		return nil, err
+	}
+	if c.Colluders == 0 || c.Asked == c.Population {
+		return partOf(c.Asked-c.Colluders, c.Gamma), nil
+	}
+	drawn := drawnBulk(c.Population, c.Asked, c.Colluders, left)
+	for i := range drawn {
+		drawn[i].Weight *= 1 - drawnError
 	}
 	if c.Gamma == 1 {
-		return []Span{{c.Asked, c.Asked, 1}}, nil
+		return drawn, nil
 	}
-	lo, hi := tail.Window(c.Asked, c.Gamma, 1-c.Gamma, left, left)
-	mean := float64(c.Asked) * c.Gamma
-	deviation := math.Max(1, math.Sqrt(mean*(1-c.Gamma)))
+	return thinned(drawn, a.mean(), partWidth, func(n int64) []Span { return partOf(n, c.Gamma) }), nil
+}
+
+// partWidth is the width of a block of k for a lower bound: a relative width w costs about ¾w of
+// ε, and blocks grow away from the mean.
+func partWidth(mean, deviation, z float64) int64 {
+	return max(1, int64(math.Min(2e-3*mean*math.Exp(z*z/4), deviation/2)))
+}
+
+// partOf lists blocks of Bin(n, gamma) with no more than their probability.
+func partOf(n int64, gamma float64) []Span {
+	if gamma == 1 {
+		return []Span{{n, n, 1}}
+	}
+	lo, hi := tail.Window(n, gamma, 1-gamma, left, left)
+	mean := float64(n) * gamma
+	deviation := math.Max(1, math.Sqrt(mean*(1-gamma)))
 	var out []Span
 	for from := max(lo, 0); from <= hi; {
-		// Blocks grow away from the mean; a relative width w costs about ¾w of ε.
-		z := math.Abs(float64(from)-mean) / deviation
-		width := max(1, int64(math.Min(2e-3*mean*math.Exp(z*z/4), deviation/2)))
+		width := partWidth(mean, deviation, math.Abs(float64(from)-mean)/deviation)
 		if from == 0 {
 			width = 1 // no reports: loss 0, not a small shuffle
 		}
 		to := min(hi, from+width-1)
 		var w float64
 		if width <= 64 {
-			tail.PMF(c.Asked, c.Gamma, 1-c.Gamma, from, to, func(_ int64, mass float64) { w += mass })
+			tail.PMF(n, gamma, 1-gamma, from, to, func(_ int64, mass float64) { w += mass })
 		} else {
-			w = math.Max(0, between(c.Asked, c.Gamma, 1-c.Gamma, from, to+1))
+			w = math.Max(0, between(n, gamma, 1-gamma, from, to+1))
 		}
 		out = append(out, Span{from, to, w * (1 - 1e-11)})
 		from = to + 1
 	}
-	return out, nil
+	return out
 }
 
 // list merges outcomes into cells of equal width in loss. visit gives it each outcome as the
@@ -189,7 +217,7 @@ func (c ConcreteConfig) sizes() ([]Span, error) {
 // returns roughly the range of a block's losses; losses outside go to the outermost cells.
 func (c ConcreteConfig) list(sizes []Span, visit func(Span, float64, func(p, q, over float64)),
 	extremes func(Span, float64) (low, high float64), mirror bool) ([]dp.Atom, error) {
-	inclusion := func(b Span) float64 { return float64(b.First) / float64(c.Population) }
+	inclusion := func(b Span) float64 { return float64(b.First) / float64(c.Population-c.Colluders) }
 	each := func(yield func(p, q, over float64)) {
 		for _, b := range sizes {
 			if b.Last == 0 {

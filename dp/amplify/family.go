@@ -32,6 +32,15 @@ import (
 // blanket.md for every ε₀-LDP randomizer, also if reports are adaptive inside the round.
 func Blanket(eps0 float64) float64 { return 2 / (math.Exp(eps0) + 1) }
 
+// BlanketAcross is Blanket where clients' randomizers differ: the victim's report is ε₀-LDP, and has
+// at no outcome more than e^cross times the chance that any other client's has, whatever they hold. It
+// returns 2E/(E₁(E+1)), E₁ = e^cross, at most 1; with cross = ε₀ it is Blanket. It is for rounds in
+// which all clients report: chance would put another client's report in the victim's place. Proved, also if
+// reports are adaptive inside the round, and attained: across.md.
+func BlanketAcross(eps0, cross float64) float64 {
+	return math.Min(1, 2/((1+math.Exp(-eps0))*math.Exp(cross)))
+}
+
 // Clones returns the rate of clones of Feldman, McMillan and Talwar 2022,
 // Theorem 3.1: r = e^−ε₀.
 func Clones(eps0 float64) float64 { return math.Exp(-eps0) }
@@ -74,7 +83,7 @@ func ClonesFamily(eps0, rate float64) (Family, error) {
 // K/(E+K−1). For m such reports, N₀ and N₁ of them on the victim's two symbols, the
 // likelihood ratio is (m + (E−1)N₀)/(m + (E−1)N₁). K = 2 is the blanket of any randomizer.
 //
-// Result: upper bound, proved, replace-one, not adaptive inside the round.
+// Result: upper bound, proved, replace-one, also if reports are adaptive inside the round.
 // Source: Balle, Bell, Gascón, Nissim 2019, Lemma 5.3 and the identity of blanket.md;
 // threepart.md. Needs symbols ≥ 2.
 func KRR(eps0 float64, symbols int) (Family, error) {
@@ -96,7 +105,8 @@ func KRR(eps0 float64, symbols int) (Family, error) {
 // differ by at most a·(E−1) in total variation, a ≤ 1/(E+1). a = 1/(E+1) is the blanket of
 // any randomizer.
 //
-// Result: upper bound, proved, replace-one. Source: threepart.md.
+// Result: upper bound, proved, replace-one, also if reports are adaptive inside the round. Source:
+// threepart.md.
 func KnownTV(eps0, a float64) (Family, error) {
 	if err := dp.CheckEps0(eps0); err != nil {
 		return Family{}, err
@@ -122,7 +132,8 @@ func KnownTV(eps0, a float64) (Family, error) {
 // C·2^−22/ε₀). Up to the steps, the laws of two inputs differ by at most 1 − e^(−ε₀/2) in
 // total variation.
 //
-// Result: upper bound, proved, replace-one. Source: threepart.md.
+// Result: upper bound, proved, replace-one, also if reports are adaptive inside the round. Source:
+// threepart.md.
 func Laplace(eps0 float64) (Family, error) {
 	if err := dp.CheckEps0(eps0); err != nil {
 		return Family{}, err
@@ -141,7 +152,7 @@ func (f Family) crowd(k int64, err float64) (crowd, error) {
 	case threePartKind:
 		return newThreePart(f, k, err), nil
 	case binaryKind:
-		return newBinary(f.eps0, k, 2e7, 512)
+		return newBinary(f.eps0, k, 2e7, 512), nil
 	case risingKind:
 		return newRising(f.rising, k, true), nil
 	default:
@@ -158,8 +169,7 @@ func (f Family) crowds(k int64) (crowd, error) {
 		t := newThreePart(f, k, 2*arrivalError) // a crowd of three parts takes longer to compute
 		return &rounded{crowd: t, kept: map[int64][]float64{}}, nil
 	case binaryKind:
-		b, err := newBinary(f.eps0, k, 5e5, 128)
-		return &rounded{crowd: b, kept: map[int64][]float64{}}, err
+		return &rounded{crowd: newBinary(f.eps0, k, 5e5, 128), kept: map[int64][]float64{}}, nil
 	case risingKind:
 		return &rounded{crowd: newRising(f.rising, k, false), kept: map[int64][]float64{}}, nil
 	default:
@@ -241,6 +251,11 @@ func (a FamilyArrival) check(f Family) error {
 	if err := (roundConfig{Eps0: f.eps0, Rate: 1, Population: a.Population, Reports: a.Asked}).validate(); err != nil {
 		return err
 	}
+	return a.checkChance()
+}
+
+// checkChance returns an error for a gamma or a number of colluders out of range.
+func (a FamilyArrival) checkChance() error {
 	switch {
 	case !(a.Gamma > 0 && a.Gamma <= 1):
 		return fmt.Errorf("amplify: gamma = %v must be above 0 and at most 1", a.Gamma)
@@ -282,7 +297,13 @@ func (a FamilyArrival) spans(width func(mean, deviation, z float64) int64) []Spa
 		if a.Gamma == 1 {
 			return drawn
 		}
-		return thinned(drawn, a.Gamma, a.mean(), width)
+		return thinned(drawn, a.mean(), width, func(n int64) []Span {
+			arrived := spans(n, a.Gamma, 1-a.Gamma, width)
+			for i := range arrived {
+				arrived[i].Weight *= 1 + 1e-11
+			}
+			return arrived
+		})
 	}
 	return spans(a.Asked, a.Gamma, 1-a.Gamma, width)
 }

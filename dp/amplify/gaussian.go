@@ -72,30 +72,38 @@ func Gaussian(c GaussianConfig) (dp.Pair, error) {
 }
 
 // GaussianArrivalConfig describes a round whose number of reports is random and public: k ~
-// Bin(Asked, Gamma). All fields are required.
+// Bin(Asked, Gamma). All fields are required, but those that say otherwise.
 type GaussianArrivalConfig struct {
 	Sigma      float64
 	Population int64   // n
 	Asked      int64   // clients who may report, a uniform subset of the n
 	Gamma      float64 // the probability with which each of them reports, on its own coin
 	Apart      bool    // see GaussianConfig; optional
+	Colluders  int64   // see FamilyArrival; optional. Their noise is known
+}
+
+// arrival describes who reports.
+func (c GaussianArrivalConfig) arrival() FamilyArrival {
+	return FamilyArrival{Population: c.Population, Asked: c.Asked, Gamma: c.Gamma, Colluders: c.Colluders}
 }
 
 // GaussianArrival is Gaussian for a random k: the mixture over k of rounds with inclusion
 // k/n; k = 0 has no loss. Blocks of k take the noise of their smallest value and the
-// inclusion of their largest. A report that drops out takes its noise with it. The pair is
-// valid if k is hidden, too. Time 0.1 s.
+// inclusion of their largest. A report that drops out takes its noise with it. With colluders k
+// counts the honest reports, and n the honest clients. The pair is valid if k is hidden, too.
+// Time 0.1 s.
 //
-// Source: SCI, Theorems 1 and 4 with k/n in place of γ; hybrid.md.
+// Source: SCI, Theorems 1 and 4 with k/n in place of γ; hybrid.md, colluders.md.
 func GaussianArrival(c GaussianArrivalConfig) (dp.Pair, error) {
 	if err := (GaussianConfig{Sigma: c.Sigma, Population: c.Population, Reports: c.Asked}).validate(); err != nil {
 		return dp.Pair{}, err
 	}
-	if !(c.Gamma > 0 && c.Gamma <= 1) {
-		return dp.Pair{}, fmt.Errorf("amplify: gamma = %v must be above 0 and at most 1", c.Gamma)
+	a := c.arrival()
+	if err := a.checkChance(); err != nil {
+		return dp.Pair{}, err
 	}
 	var blocks []Span
-	for _, k := range Arrivals(c.Asked, c.Gamma) {
+	for _, k := range a.spans(blockWidth(arrivalError)) {
 		if k.Last > 0 { // no reports: loss 0
 			k.First = max(1, k.First)
 			if c.Apart {
@@ -104,12 +112,12 @@ func GaussianArrival(c GaussianArrivalConfig) (dp.Pair, error) {
 			blocks = append(blocks, k)
 		}
 	}
-	mean := math.Max(1, c.Gamma*float64(c.Asked))
+	mean, honest := math.Max(1, a.mean()), c.Population-c.Colluders
 	k := int64(mean)
 	if c.Apart {
 		k = 1
 	}
-	return gaussianMixture(blocks, c.Sigma, c.Population, k, mean/float64(c.Population))
+	return gaussianMixture(blocks, c.Sigma, honest, k, mean/float64(honest))
 }
 
 // gaussianCurve is the Curve of a sum of Gaussian reports.

@@ -11,12 +11,12 @@ import (
 // reports must allow their loss, because the sum can be computed from the reports as well.
 // Losses rise; P is the mixture with inclusion k/n, Q the law without the victim. Cells of a
 // 25th of a deviation are merged and mass beyond 14 deviations is left out; both only leak
-// less. Gamma = 1 means a fixed k = Asked.
+// less. Gamma = 1 means a fixed k = Asked. With colluders k counts the others' reports.
 func GaussianOutcomes(c GaussianArrivalConfig) ([]dp.Atom, error) {
 	if err := (GaussianConfig{Sigma: c.Sigma, Population: c.Population, Reports: c.Asked}).validate(); err != nil {
 		return nil, err
 	}
-	concrete := ConcreteConfig{Eps0: 1, Population: c.Population, Asked: c.Asked, Gamma: c.Gamma} // Eps0 is not used here
+	concrete := ConcreteConfig{Eps0: 1, Population: c.Population, Asked: c.Asked, Gamma: c.Gamma, Colluders: c.Colluders} // Eps0 is not used here
 	sizes, err := concrete.sizes()
 	if err != nil {
 		return nil, err

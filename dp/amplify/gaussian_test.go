@@ -160,6 +160,78 @@ func TestGaussianBruteForce(t *testing.T) {
 	}
 }
 
+// Colluders' noise is known, and so is which of them were drawn: with all subsets, drop-outs and
+// numbers of honest reports. The listed outcomes stay below, and what ignores colluders is caught.
+func TestGaussianColludersBruteForce(t *testing.T) {
+	epsilons := []float64{-2, -.5, -.1, 0, .05, .3, 1, 2.5}
+	closest, ignored, under := 0., 0., 0.
+	for _, inputs := range [][]float64{{1}, {1, -1}, {1, -1, -1}, {1, 0, .5, -1}} {
+		honest := len(inputs)
+		for _, sigma := range []float64{.5, 2} {
+			swapped := append([]float64{-1}, inputs[1:]...)
+			exact := make([][]float64, honest+1)
+			for a := range exact {
+				exact[a] = exactSum(inputs, -1, sigma, a, epsilons)
+				for i, d := range exactSum(swapped, inputs[0], sigma, a, epsilons) {
+					exact[a][i] = math.Max(exact[a][i], d)
+				}
+			}
+			for c := 1; c <= 3; c++ {
+				n := honest + c
+				for k := 1; k <= n; k++ {
+					for _, gamma := range []float64{.4, 1} {
+						config := amplify.GaussianArrivalConfig{Sigma: sigma, Population: int64(n), Asked: int64(k), Gamma: gamma, Colluders: int64(c)}
+						pair, err := amplify.GaussianArrival(config)
+						if err != nil {
+							t.Fatal(err)
+						}
+						below, err := amplify.GaussianOutcomes(config)
+						if err != nil {
+							t.Fatal(err)
+						}
+						config.Colluders = 0
+						without, err := amplify.GaussianArrival(config)
+						if err != nil {
+							t.Fatal(err)
+						}
+						for i, eps := range epsilons {
+							var sum float64
+							for h := max(0, k-c); h <= min(k, honest); h++ {
+								drawn := binomial(honest, h) * binomial(c, k-h) / binomial(n, k)
+								for a := 0; a <= h; a++ {
+									sum += drawn * binomial(h, a) * math.Pow(gamma, float64(a)) * math.Pow(1-gamma, float64(h-a)) * exact[a][i]
+								}
+							}
+							bound := hockeyStick(pair, eps)
+							if bound < sum-1e-7 {
+								t.Errorf("%v, sigma = %v, k = %d of %d, %d collude, gamma = %v, eps = %v: bound %v below exact %v", inputs, sigma, k, n, c, gamma, eps, bound, sum)
+							}
+							ignored = math.Max(ignored, sum-hockeyStick(without, eps))
+							if eps == .3 {
+								closest = math.Max(closest, sum/bound)
+							}
+							if honest > 3 {
+								continue // others do not hold the neighbour's vector
+							}
+							var listed float64
+							for _, o := range below {
+								listed += math.Max(0, o.Q*(math.Exp(o.Loss)-math.Exp(eps)))
+							}
+							if listed > sum+1e-7 {
+								t.Errorf("%v, sigma = %v, k = %d of %d, %d collude, gamma = %v, eps = %v: outcomes have %v, exactly %v", inputs, sigma, k, n, c, gamma, eps, listed, sum)
+							}
+							under = math.Max(under, listed/sum)
+						}
+					}
+				}
+			}
+		}
+	}
+	if closest < .99 || ignored < .01 || under < .99 {
+		t.Errorf("closest bound %v, lower bound %v, colluders ignored %v: the test is blind", closest, under, ignored)
+	}
+}
+
 func binomial(n, k int) float64 {
 	c := 1.
 	for i := range k {

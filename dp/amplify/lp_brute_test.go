@@ -135,7 +135,11 @@ func weighted(rs [][]float64, c []float64) mechanism {
 // polytope and takes the best point on the way there. Every point visited is a
 // true mechanism, so what it returns is an exact value, not an estimate.
 func climb(r *rand.Rand, inputs, k int, eps0, eps float64, x0, x1 int, others []int) (float64, mechanism) {
-	rs := rays(inputs, math.Exp(eps0))
+	return climbOn(r, rays(inputs, math.Exp(eps0)), k, eps, x0, x1, others)
+}
+
+// climbOn is climb over all mechanisms that are made of the given rays.
+func climbOn(r *rand.Rand, rs [][]float64, k int, eps float64, x0, x1 int, others []int) (float64, mechanism) {
 	start := make([]float64, len(rs))
 	for i := range start {
 		start[i] = r.NormFloat64()

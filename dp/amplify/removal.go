@@ -75,7 +75,7 @@ func newRemoval(c GaussianArrivalConfig, drop, lean float64) (*removal, error) {
 	switch {
 	case !(gamma > 0 && gamma <= 1) || !(drop > 0 && drop < 1):
 		return nil, fmt.Errorf("amplify: gamma = %v must lie in (0, 1] and drop = %v in (0, 1)", gamma, drop)
-	case gamma == 1 || n < 2 || c.Apart || c.Asked != n:
+	case gamma == 1 || n < 2 || c.Apart || c.Asked != n || c.Colluders != 0:
 		return nil, fmt.Errorf("amplify: removing a client is counted for sums and check-in on own coins by at least 2 clients: %w", dp.ErrNoBound)
 	}
 	if gamma < leastRemovalRate {

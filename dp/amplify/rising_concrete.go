@@ -31,8 +31,11 @@ func StepOutcomes(c ConcreteConfig, s Steps, apart bool) ([]dp.Atom, error) {
 	if err != nil {
 		return nil, err
 	}
-	most := sizes[len(sizes)-1].Last
-	law, err := s.scored(apart, c.Population == 1, most)
+	var most int64
+	for _, b := range sizes {
+		most = max(most, b.Last)
+	}
+	law, err := s.scored(apart, c.Population-c.Colluders == 1, most)
 	if err != nil {
 		return nil, err
 	}

@@ -60,6 +60,9 @@ func checkSCI(c amplify.GaussianArrivalConfig, order int) error {
 	if !(c.Gamma > 0 && c.Gamma <= 1) {
 		return fmt.Errorf("amplify: gamma = %v must be above 0 and at most 1", c.Gamma)
 	}
+	if c.Colluders != 0 {
+		return fmt.Errorf("amplify: colluders = %d must be 0: %w", c.Colluders, dp.ErrNoBound)
+	}
 	if order < 2 {
 		return fmt.Errorf("amplify: order = %d must be a whole number of at least 2: %w", order, dp.ErrNoBound)
 	}
