@@ -24,6 +24,9 @@ const MostEps = dp.MaxEps0
 // AggregatedSum.Tail could not be neglected.
 const mostShown = -200
 
+// mostHeld bounds the numbers that an aggregator holds, of sums of earlier rounds, where noise is correlated: 1 GiB.
+const mostHeld = 1 << 27
+
 // newProvedSum is New for a sum whose noise the aggregators add.
 func newProvedSum(w wire.Mechanism) (*AggregatedSum, error) {
 	s := w.Sum
@@ -47,6 +50,9 @@ func newProvedSum(w wire.Mechanism) (*AggregatedSum, error) {
 	if len(w.Weights) > 0 {
 		if s.Ones != 0 {
 			return nil, fmt.Errorf("mechanism: counts with correlated noise")
+		}
+		if w.Dim*int64(len(w.Weights)) > mostHeld {
+			return nil, fmt.Errorf("mechanism: sums of %d rounds of %d coordinates would be held, more than %d numbers", len(w.Weights), w.Dim, mostHeld)
 		}
 		if err := strategy.Validate(); err != nil {
 			return nil, fmt.Errorf("mechanism: %w", err)
