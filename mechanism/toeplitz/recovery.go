@@ -72,6 +72,14 @@ func (r *Recovery) State() State {
 	return out
 }
 
+// Rounds returns the rounds that are kept, in order.
+func (r *Recovery) Rounds() (rounds []int64) {
+	for _, v := range r.state.Kept {
+		rounds = append(rounds, v.Round)
+	}
+	return rounds
+}
+
 // Recover returns X̂ of a round from what it released. Rounds come in increasing order; those left out
 // were void, and have X = X̂ = 0. With Z = 0 the result is exact as long as all sums are below
 // 2^53. After an error nothing has changed.

@@ -55,9 +55,9 @@ func (c *Coordinator) Earlier() (rounds []int64) {
 		return nil
 	}
 	_, s, _ := c.config.correlation()
-	for _, v := range c.recovery.State().Kept {
-		if c.Round+1-v.Round < int64(len(s.Weights)) {
-			rounds = append(rounds, v.Round)
+	for _, round := range c.recovery.Rounds() {
+		if c.Round+1-round < int64(len(s.Weights)) {
+			rounds = append(rounds, round)
 		}
 	}
 	return rounds
