@@ -49,6 +49,9 @@ func Certify(ctx context.Context, q Query, method string) (certificate.Document,
 		return d, fmt.Errorf("account: the query has a part that certificates do not know: %w", dp.ErrNoBound)
 	}
 	s, times := q.shape()
+	if q.Adjacency == dp.AddRemoveOne && (method == "" || method == certificate.RemovePLD) {
+		return d, certifyRemoval(&d, q, part{s, times})
+	}
 	parts := []part{{s, times}}
 	e := new(engine)
 	pairs := certifiable()
@@ -96,13 +99,17 @@ func certifiable() []clones {
 // certified converts a query to a certificate's form; restored converts back.
 func certified(q Query) certificate.Query {
 	q = q.withDefaults()
-	return certificate.Query{Trust: q.Trust, Participation: q.Participation, Randomizer: q.Class, Symbols: q.Symbols, Adjacency: dp.ReplaceOne,
+	out := certificate.Query{Trust: q.Trust, Participation: q.Participation, Randomizer: q.Class, Symbols: q.Symbols, Adjacency: dp.ReplaceOne,
 		Eps0: q.Eps0, N: q.Population, K: q.Reports, Gamma: q.Gamma, Dropout: q.Dropout, Rounds: q.Rounds,
 		TV: q.TV, Height: q.Steps.Height, Shares: q.Steps.Each(), Eta: q.Steps.Eta, Colluders: q.Colluders, KHidden: q.HiddenReports}
+	if q.Adjacency == dp.AddRemoveOne {
+		out.Adjacency, out.Sigma = q.Adjacency, q.Sigma
+	}
+	return out
 }
 
 func restored(c certificate.Query, q Query) Query {
-	return Query{Trust: c.Trust, Participation: c.Participation, Class: c.Randomizer, Symbols: c.Symbols, Eps0: c.Eps0,
+	return Query{Trust: c.Trust, Participation: c.Participation, Adjacency: c.Adjacency, Sigma: c.Sigma, Class: c.Randomizer, Symbols: c.Symbols, Eps0: c.Eps0,
 		Population: c.N, Reports: c.K, Gamma: c.Gamma, Dropout: c.Dropout, Rounds: c.Rounds,
 		TV: c.TV, Steps: dp.NewSteps(c.Height, c.Shares, c.Eta), Colluders: c.Colluders, HiddenReports: c.KHidden,
 		Delta: q.Delta, AskDelta: q.AskDelta, Eps: q.Eps}
@@ -148,22 +155,31 @@ func (e *engine) certifyPLD(d *certificate.Document, q Query, parts []part, c cl
 	} else {
 		claim.Eps = composed.Epsilon(delta) * (1 + certifyMargin)
 	}
-	var slack pld.Slack
-	if composed.Delta(claim.Eps) <= claim.Delta { // otherwise the window does not show the claim
-		slack = composed.Slack(claim.Eps)
-	}
-	if total := slack.Total; !(total > 0 && total <= claim.Delta) || !(claim.Eps <= 1e5) {
-		return fmt.Errorf("account: composition shows no epsilon for delta = %v: %w", claim.Delta, dp.ErrNoBound)
+	account, err := accountOf(composed, claim, loss.Step)
+	if err != nil {
+		return err
 	}
 	d.Claim, d.Version = claim, d.Query.Needs(claim.Method)
 	d.Round = &certificate.Round{Step: loss.Step, Infinite: loss.Infinite, Times: times, Clones: blocks.Clones, Reports: blocks.Reports, Drawn: blocks.Drawn}
 	for j, p := range loss.Upper[1:] {
 		d.Round.Q = append(d.Round.Q, p*math.Exp(-float64(j+1)*loss.Step))
 	}
-	d.Composition = &certificate.Composition{Low: slack.Low, Points: int64(slack.Points), Tilt: slack.Tilt, Beyond: slack.Beyond,
-		Inflation: slack.Inflation, Splitting: loss.Step * loss.Step / 4 * (1 + 1e-15), Window: slack.Window, Truncation: slack.Truncation,
-		WrapAround: slack.WrapAround, RoundOff: slack.RoundOff, Total: slack.Total}
+	d.Composition = &account
 	return nil
+}
+
+// accountOf returns a composition's terms of δ at the claim's ε.
+func accountOf(c *pld.Composed, claim certificate.Claim, step float64) (certificate.Composition, error) {
+	var slack pld.Slack
+	if c.Delta(claim.Eps) <= claim.Delta { // otherwise the window does not show the claim
+		slack = c.Slack(claim.Eps)
+	}
+	if total := slack.Total; !(total > 0 && total <= claim.Delta) || !(claim.Eps <= 1e5) {
+		return certificate.Composition{}, fmt.Errorf("account: composition shows no epsilon for delta = %v: %w", claim.Delta, dp.ErrNoBound)
+	}
+	return certificate.Composition{Low: slack.Low, Points: int64(slack.Points), Tilt: slack.Tilt, Beyond: slack.Beyond,
+		Inflation: slack.Inflation, Splitting: step * step / 4 * (1 + 1e-15), Window: slack.Window, Truncation: slack.Truncation,
+		WrapAround: slack.WrapAround, RoundOff: slack.RoundOff, Total: slack.Total}, nil
 }
 
 // certifyLoss returns the round's pair on the grid that compose would choose, with its losses

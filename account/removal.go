@@ -139,14 +139,12 @@ func removalCurve(p part, delta float64) (*curve, error) {
 
 // eachRemoval composes the pairs of both orders, sharp at delta.
 func eachRemoval(p part, delta float64, use func(*pld.Composed)) error {
-	times := float64(p.times)
-	spare := math.Max(1e-290, dropShare*delta/4/times)
-	present, absent, err := amplify.RemovalPairs(p.shape.gaussianArrival(), spare)
+	pairs, err := removalPairs(p, math.Max(1e-290, dropShare*delta/4/float64(p.times)))
 	if err != nil {
 		return err
 	}
-	for _, pair := range []dp.Directed{present, absent} {
-		c, err := composeDirected(pld.TruncateDirected(pair, spare), p.times, delta)
+	for _, pair := range pairs {
+		c, err := composeDirected(pair, p.times, delta)
 		if err != nil {
 			return err
 		}
@@ -155,14 +153,53 @@ func eachRemoval(p part, delta float64, use func(*pld.Composed)) error {
 	return nil
 }
 
+// removalPairs returns the pairs of a round in both orders, without the largest losses: some times the mass spare
+// counts as infinite loss.
+func removalPairs(p part, spare float64) (pairs [2]dp.Directed, err error) {
+	present, absent, err := amplify.RemovalPairs(p.shape.gaussianArrival(), spare)
+	if err != nil {
+		return pairs, err
+	}
+	return [2]dp.Directed{pld.TruncateDirected(present, spare), pld.TruncateDirected(absent, spare)}, nil
+}
+
 // composeDirected composes a directed pair, sharp at delta.
 func composeDirected(pair dp.Directed, rounds int64, delta float64) (*pld.Composed, error) {
-	times, top := float64(rounds), 0.
+	// Few rounds have no normal law that would smooth a coarse grid.
+	fraction := .01
+	if rounds > 1e4 {
+		fraction = .05
+	}
+	step, tilt, err := directedGrid(pair, rounds, delta, fraction)
+	if err != nil {
+		return nil, err
+	}
+	for top := topLoss(pair); ; step *= 2 {
+		loss, err := pld.Direct(pair, step)
+		if err != nil {
+			return nil, err
+		}
+		c, err := pld.Compose([]pld.Part{{Loss: loss, Times: rounds}}, tilt)
+		if err == nil || step > top/16 {
+			return c, err
+		}
+	}
+}
+
+// topLoss returns the largest |loss| of a pair.
+func topLoss(pair dp.Directed) (top float64) {
 	for _, a := range pair.Atoms {
 		top = math.Max(top, math.Abs(a.Loss))
 	}
+	return top
+}
+
+// directedGrid chooses a grid and a tilt for a composition that is sharp at delta. The step is about that
+// fraction of the deviation of a round's tilted loss: splitting adds step²/6 to its variance.
+func directedGrid(pair dp.Directed, rounds int64, delta, fraction float64) (step, tilt float64, err error) {
+	times, top := float64(rounds), topLoss(pair)
 	if top == 0 {
-		return nil, refuse("losses of mass %v are not resolved", pair.Dropped)
+		return 0, 0, refuse("losses of mass %v are not resolved", pair.Dropped)
 	}
 	// log E e^{tL} of a round, and mean and variance of L under the law tilted by e^{tL}.
 	tilted := func(t float64) (cumulant, variance float64) {
@@ -177,27 +214,11 @@ func composeDirected(pair dp.Directed, rounds int64, delta float64) (*pld.Compos
 		m1, m2 = m1/(1+excess), m2/(1+excess)
 		return math.Log1p(excess), math.Max(0, m2-m1*m1)
 	}
-	tilt := tiltFor(delta)(func(t float64) float64 {
+	tilt = tiltFor(delta)(func(t float64) float64 {
 		k, _ := tilted(t)
 		return times * math.Max(0, k)
 	})
 	tilt = math.Min(tilt, 200/top)
 	_, variance := tilted(tilt)
-	// Splitting adds about step²/6 to a round's variance, and few rounds have no normal law that would smooth
-	// a coarse grid.
-	fraction := .01
-	if times > 1e4 {
-		fraction = .05
-	}
-	step := gridStep(math.Max(math.Min(top/16, fraction*math.Sqrt(variance)), top/(1<<20)))
-	for ; ; step *= 2 {
-		loss, err := pld.Direct(pair, step)
-		if err != nil {
-			return nil, err
-		}
-		c, err := pld.Compose([]pld.Part{{Loss: loss, Times: rounds}}, tilt)
-		if err == nil || step > top/16 {
-			return c, err
-		}
-	}
+	return gridStep(math.Max(math.Min(top/16, fraction*math.Sqrt(variance)), top/(1<<20))), tilt, nil
 }

@@ -2,8 +2,8 @@ package certificate_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
 	"reflect"
 	"strings"
@@ -41,6 +41,7 @@ func clone(t testing.TB, d certificate.Document) certificate.Document {
 var (
 	sampled = account.Query{Participation: dp.Sampled, Eps0: 2, Population: 1e4, Reports: 60, Rounds: 200, Delta: 1e-6}
 	checkIn = account.Query{Participation: dp.CheckIn, Eps0: 1, Population: 200, Gamma: .1, Rounds: 15, Delta: 1e-4}
+	removal = account.Query{Trust: dp.Distributed, Adjacency: dp.AddRemoveOne, Class: dp.Gaussian, Participation: dp.CheckIn, Sigma: 4, Population: 12, Gamma: .5, Rounds: 6, Delta: .05}
 	dropout = account.Query{Participation: dp.Sampled, Eps0: 1, Population: 80, Reports: 15, Dropout: .3, Rounds: 8, Delta: 1e-4}
 )
 
@@ -51,7 +52,7 @@ func TestWrittenCertificatesVerify(t *testing.T) {
 		m string
 	}
 	few := []written{
-		{sampled, ""}, {checkIn, ""}, {sampled, certificate.ClonesPLD}, {sampled, certificate.Basic},
+		{sampled, ""}, {checkIn, ""}, {removal, ""}, {sampled, certificate.ClonesPLD}, {sampled, certificate.Basic},
 		{account.Query{Participation: dp.All, Eps0: 1, Population: 3, Rounds: 2, Eps: .7, AskDelta: true}, ""},
 		{account.Query{Trust: dp.Local, Participation: dp.Once, Eps0: 1, Population: 9, Reports: 3, Rounds: 2, Delta: 1e-3}, ""},
 	}
@@ -67,6 +68,8 @@ func TestWrittenCertificatesVerify(t *testing.T) {
 		{account.Query{Participation: dp.All, Eps0: 8, Population: 100, Rounds: 2, Eps: 16.1, AskDelta: true}, ""},
 		{account.Query{Trust: dp.Local, Participation: dp.All, Eps0: .1, Population: 9, Rounds: 1001, Delta: 1e-3}, ""},
 		{account.Query{Participation: dp.CheckIn, Eps0: 1, Population: 40, Gamma: 1, Rounds: 3, Delta: 1e-3}, ""},
+		{account.Query{Trust: dp.Distributed, Adjacency: dp.AddRemoveOne, Class: dp.Gaussian, Participation: dp.CheckIn, Sigma: 1, Population: 100, Gamma: .2, Dropout: .2, Colluders: 9,
+			Rounds: 100, Eps: 4, AskDelta: true, HiddenReports: true}, ""},
 	}, few...)
 	for _, c := range longtest.Pick(few, all) {
 		d := clone(t, write(t, c.q, c.m))
@@ -95,7 +98,7 @@ func TestWrittenCertificatesVerify(t *testing.T) {
 // document, by its path. A field that is in no change fails the test.
 func unsafeChanges(d *certificate.Document) map[string]func() {
 	q, c, r, w := &d.Query, &d.Claim, d.Round, d.Composition
-	return map[string]func(){
+	out := map[string]func(){
 		"Format":              func() { d.Format = "riffle" },
 		"Version":             func() { d.Version = 2 },
 		"Query.Trust":         func() { q.Trust = dp.Local },
@@ -114,7 +117,8 @@ func unsafeChanges(d *certificate.Document) map[string]func() {
 		"Query.Shares":        func() { q.Shares = []float64{.1} },
 		"Query.Eta":           func() { q.Eta = .1 },
 		"Query.Colluders":     func() { q.Colluders = 1 },
-		"Query.KHidden":       func() { q.KHidden = true },
+		"Query.KHidden":       func() { q.KHidden = q.Sigma == 0 }, // of a removal it is true
+		"Query.Sigma":         func() { q.Sigma = math.Max(.001, .999*q.Sigma) },
 		"Claim.Method":        func() { c.Method = certificate.ClonesPLD },
 		"Claim.Eps":           func() { c.Eps *= .9999 },
 		"Claim.Delta":         func() { c.Delta *= .99 },
@@ -138,15 +142,56 @@ func unsafeChanges(d *certificate.Document) map[string]func() {
 		"Composition.RoundOff":   func() { w.RoundOff *= .99 },
 		"Composition.Total":      func() { w.Total *= .99 },
 	}
+	lower := func(r *certificate.Round) func() {
+		return func() {
+			if i := len(r.Lower) / 8; i+1 < r.Balance {
+				r.Lower[i] *= .9
+			}
+		}
+	}
+	out["Round.Lower"] = lower(r)
+	out["Round.Balance"] = func() { r.Balance++ }
+	out["Round.Missing"] = func() { r.Missing = .5 }
+	if r.Balance > 0 {
+		out["Round.Infinite"] = func() { r.Infinite = 0x1p-171 }
+		out["Round.Reports"] = func() { r.Reports = []int64{1} }
+	}
+	if o := d.Reverse; o != nil {
+		// The same changes of the other order.
+		other := *d
+		other.Round, other.Composition, other.Reverse = &o.Round, &o.Composition, nil
+		for path, change := range unsafeChanges(&other) {
+			if strings.HasPrefix(path, "Round.") || strings.HasPrefix(path, "Composition.") {
+				out["Reverse."+path] = change
+			}
+		}
+	}
+	return out
+}
+
+// written is all of a document, also of one that is not well-formed.
+func written(d certificate.Document) string {
+	text, err := json.Marshal(d)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }
 
 // forge writes an account of the composition that adds up whatever the round:
 // untilted, with a window that holds everything.
 func forge(d *certificate.Document) {
-	w := d.Composition
-	*w = certificate.Composition{Low: -1 << 40, Points: 1 << 41, Beyond: 1e-200, Inflation: 1, WrapAround: 1e-200,
-		Splitting: d.Round.Step * d.Round.Step, Truncation: d.Round.Infinite * float64(d.Round.Times) * 1.001}
+	*d.Composition = booksOf(*d.Round)
+	if d.Reverse != nil {
+		d.Reverse.Composition = booksOf(d.Reverse.Round)
+	}
+}
+
+func booksOf(r certificate.Round) certificate.Composition {
+	w := certificate.Composition{Low: -1 << 40, Points: 1 << 41, Beyond: 1e-200, Inflation: 1, WrapAround: 1e-200,
+		Splitting: r.Step * r.Step, Truncation: r.Infinite * float64(r.Times) * 1.001}
 	w.Total = w.Window + w.Truncation + w.WrapAround + w.RoundOff
+	return w
 }
 
 // leaves lists the paths of a document's fields.
@@ -172,20 +217,24 @@ func TestTamperedFieldsAreRejected(t *testing.T) {
 		t.Skip("long, and the goroutines of TestWrittenCertificatesVerify")
 	}
 	caught := map[string]bool{}
-	for name, q := range map[string]account.Query{"sampled": sampled, "check-in": checkIn, "dropout": dropout} {
-		honest := write(t, q, certificate.BlanketPLD)
+	for name, q := range map[string]account.Query{"sampled": sampled, "check-in": checkIn, "dropout": dropout, "removal": removal} {
+		method := certificate.BlanketPLD
+		if q.Adjacency != "" {
+			method = certificate.RemovePLD
+		}
+		honest := write(t, q, method)
 		zero := clone(t, honest)
 		for path := range unsafeChanges(&zero) {
 			d := clone(t, honest)
-			before := fmt.Sprintf("%+v %+v %+v %+v", d.Query, d.Claim, *d.Round, *d.Composition)
-			if (path == "Query.K" && q.Reports == 0) || (path == "Round.Reports" && len(d.Round.Reports) == 0) {
+			before := written(d)
+			if (path == "Query.K" && q.Reports == 0) || (path == "Round.Reports" && len(d.Round.Reports) == 0 && d.Reverse == nil) {
 				continue
 			}
-			if path == "Round.Infinite" && name != "check-in" {
+			if path == "Round.Infinite" && name != "check-in" && name != "removal" {
 				continue // nothing was cut: with less infinite mass it is still true
 			}
 			unsafeChanges(&d)[path]()
-			if fmt.Sprintf("%+v %+v %+v %+v", d.Query, d.Claim, *d.Round, *d.Composition) == before && d.Format == honest.Format && d.Version == honest.Version {
+			if written(d) == before {
 				continue // it has no such value
 			}
 			caught[path] = true
@@ -193,7 +242,7 @@ func TestTamperedFieldsAreRejected(t *testing.T) {
 			if !errors.Is(err, certificate.ErrRejected) && !errors.Is(err, certificate.ErrMalformed) {
 				t.Errorf("%s: %s changed, verdict %+v, error %v", name, path, v, err)
 			}
-			if strings.HasPrefix(path, "Composition.") || !longtest.On {
+			if strings.Contains(path, "Composition.") || !longtest.On {
 				continue
 			}
 			// With books that a forger made fit, the proof itself must fail.
@@ -392,8 +441,13 @@ func FuzzDecode(f *testing.F) {
 	for _, q := range []account.Query{
 		{Trust: dp.Local, Participation: dp.All, Eps0: 1, Population: 1, Rounds: 3, Delta: 1e-2},
 		{Participation: dp.CheckIn, Eps0: 1, Population: 4, Gamma: .5, Rounds: 2, Delta: 1e-2},
+		removal,
 	} {
-		for _, m := range []string{certificate.BlanketPLD, certificate.Basic} {
+		methods := []string{certificate.BlanketPLD, certificate.Basic}
+		if q.Adjacency != "" {
+			methods = []string{certificate.RemovePLD}
+		}
+		for _, m := range methods {
 			d := write(f, q, m)
 			if d.Round != nil && len(d.Round.Q) > 64 {
 				d.Round.Q = d.Round.Q[:64] // small, and no longer true

@@ -33,6 +33,9 @@ func (d Document) Verify(ctx context.Context) (Verdict, error) {
 	if err := d.Query.fitsSteps(); err != nil {
 		return Verdict{}, err
 	}
+	if d.Claim.Method == RemovePLD {
+		return d.verifyRemoval(ctx)
+	}
 	times := d.Query.Rounds
 	if d.Query.Participation == dp.Once {
 		times = 1 // batches are disjoint: a client is in only one of them
@@ -75,39 +78,75 @@ func (d Document) verifyBasic(times int64) error {
 	return nil
 }
 
-// pair is the round that a document lists. p[j] and q[j] are the masses of loss j·step for j ≥
-// 1; ratio[j] is e^{j·step} for j ≥ 0.
+// pair is the round that a document lists, from its smallest loss on, or, if it is symmetric, from
+// loss 0 on. p[i] and q[i] are the masses of loss (low+i)·step; ratio[i] is e^{(low+i)·step}.
 type pair struct {
+	low         int
 	ratio, p, q []*big.Float
 	infinite    *big.Float
-	rest        *big.Float // mass of loss 0
+	symmetric   bool // each loss above 0 has a mirror image
 }
 
 func newPair(r Round) pair {
-	out := pair{ratio: []*big.Float{real(1)}, p: []*big.Float{nil}, q: []*big.Float{nil}, infinite: real(r.Infinite)}
-	grow := exp(real(r.Step))
-	out.rest = sub(real(1), out.infinite)
-	for j, m := range r.Q {
-		out.ratio = append(out.ratio, mul(out.ratio[j], grow))
-		out.q = append(out.q, real(m))
-		out.p = append(out.p, mul(out.ratio[j+1], real(m)))
-		// Under P a loss has mass p, and its mirror image, the loss of opposite sign, has mass q.
-		out.rest = sub(out.rest, add(out.p[j+1], out.q[j+1]))
+	out := pair{low: -len(r.Lower), infinite: real(r.Infinite), symmetric: len(r.Lower) == 0}
+	out.ratio = ratios(real(r.Step), out.low, len(r.Lower)+1+len(r.Q))
+	rest := sub(real(1), out.infinite)
+	apart := sub(real(r.Missing), out.infinite) // by how much Q exceeds 1, if what is left has loss 0
+	for i, ratio := range out.ratio {
+		q := real(0)
+		switch j := out.low + i; {
+		case j > 0:
+			q = real(r.Q[j-1])
+		case j < 0:
+			q = real(r.Lower[-j-1])
+		}
+		p := mul(ratio, q)
+		rest, apart = sub(rest, p), add(apart, sub(q, p))
+		if out.symmetric { // under P a loss has mass p, and the loss of opposite sign has mass q
+			rest = sub(rest, q)
+		}
+		out.p, out.q = append(out.p, p), append(out.q, q)
+	}
+	if !out.symmetric {
+		i := len(r.Lower) - r.Balance
+		out.q[i] = quo(apart, sub(out.ratio[i], real(1)))
+		out.p[i] = mul(out.ratio[i], out.q[i])
+		rest = sub(rest, out.p[i])
+	}
+	out.p[-out.low], out.q[-out.low] = rest, rest // what is left has loss 0
+	return out
+}
+
+// ratios lists e^{j·step} for so many j from low on.
+func ratios(step *big.Float, low, count int) []*big.Float {
+	grow := exp(step)
+	out := []*big.Float{exp(mul(step, whole(int64(low))))}
+	for len(out) < count {
+		out = append(out, mul(out[len(out)-1], grow))
 	}
 	return out
 }
 
-// verifyRound checks that the listed pair dominates one round. The pair's hockey-stick
-// divergence is linear in g = e^ε between grid losses and constant from the last on; the
-// round's is convex and falling. So it is enough to compare them at grid losses. For ε < 0
-// both have D(ε) = 1 − e^ε + e^ε·D(−ε), by symmetry.
+// verifyRound checks that the listed pair dominates one round. For ε < 0 both have D(ε) = 1 − e^ε
+// + e^ε·D(−ε), by symmetry.
 func (d Document) verifyRound(ctx context.Context, p pair) (room float64, err error) {
-	if p.rest.Sign() < 0 {
-		return 0, reject("the pair's masses add to more than 1")
-	}
 	exact, err := d.curve(ctx, p.ratio)
 	if err != nil {
 		return 0, err
+	}
+	return d.Round.dominates(p, exact)
+}
+
+// dominates checks that a listed pair's hockey-stick divergences are at least the given ones, at
+// its ratios. They are linear in g = e^ε between grid losses, below the first and from 1 at g = 0,
+// and constant from the last on; a round's are convex and falling. So it is enough to compare them
+// at grid losses.
+func (r Round) dominates(p pair, exact []*big.Float) (room float64, err error) {
+	if p.p[-p.low].Sign() < 0 {
+		return 0, reject("the pair's masses add to more than 1")
+	}
+	if !p.symmetric && p.q[len(r.Lower)-r.Balance].Sign() < 0 {
+		return 0, reject("no mass of loss %v balances the pair", -float64(r.Balance)*r.Step)
 	}
 	room = math.Inf(1)
 	above, under := real(0), real(0) // P-mass and Q-mass of the finite losses beyond
@@ -115,13 +154,11 @@ func (d Document) verifyRound(ctx context.Context, p pair) (room float64, err er
 		listed := add(p.infinite, sub(above, mul(p.ratio[i], under)))
 		listed = mul(listed, sub(real(1), two(-200)))
 		if listed.Cmp(exact[i]) < 0 {
-			return 0, reject("at loss %.6g a round has divergence %.6g, the listed pair %.6g", float64(i)*d.Round.Step, exact[i], listed)
+			return 0, reject("at loss %.6g a round has divergence %.6g, the listed pair %.6g", float64(p.low+i)*r.Step, exact[i], listed)
 		}
 		gap, _ := sub(quo(listed, exact[i]), real(1)).Float64()
 		room = math.Min(room, gap)
-		if i > 0 {
-			above, under = add(above, p.p[i]), add(under, p.q[i])
-		}
+		above, under = add(above, p.p[i]), add(under, p.q[i])
 	}
 	return room, nil
 }
@@ -133,11 +170,15 @@ func (d Document) verifyComposition(ctx context.Context, p pair) (float64, error
 	// of 2^-46 of δ.
 	size := quo(whole(times), delta).MantExp(nil) + 64
 	c := &composer{bits: uint((size + 63) / 64 * 64), step: real(d.Round.Step), times: times, top: mul(delta, two(-30))}
-	nodes := len(p.ratio) - 1
-	base := law{low: -int64(nodes), mass: make([]*big.Int, 2*nodes+1), lost: c.fixed(p.infinite), rounds: 1}
-	base.mass[nodes] = c.fixed(p.rest)
-	for j := 1; j <= nodes; j++ {
-		base.mass[nodes+j], base.mass[nodes-j] = c.fixed(p.p[j]), c.fixed(p.q[j])
+	base := law{low: int64(p.low), lost: c.fixed(p.infinite), rounds: 1}
+	if p.symmetric {
+		base.low = int64(1 - len(p.q))
+		for j := len(p.q) - 1; j > 0; j-- {
+			base.mass = append(base.mass, c.fixed(p.q[j]))
+		}
+	}
+	for _, m := range p.p {
+		base.mass = append(base.mass, c.fixed(m))
 	}
 	c.trim(&base)
 	out, err := c.power(ctx, base)
@@ -161,10 +202,14 @@ func (d Document) verifyAccount(p pair) error {
 	any := sub(real(1), power(sub(real(1), p.infinite), times))
 	// Untilting multiplies the error at ε by E[e^{tL}]^times·e^{−tε}.
 	grow := exp(mul(real(w.Tilt), real(r.Step)))
-	moment, up := add(p.rest, p.infinite), real(1) // the writer's moment counts the infinite mass at loss 0
-	for j := 1; j < len(p.p); j++ {
+	moment := p.infinite // the writer's moment counts the infinite mass at loss 0
+	up := exp(mul(mul(real(w.Tilt), real(r.Step)), whole(int64(p.low))))
+	for i, m := range p.p {
+		moment = add(moment, mul(m, up))
+		if p.symmetric && i > 0 {
+			moment = add(moment, quo(p.q[i], up))
+		}
 		up = mul(up, grow)
-		moment = add(moment, add(mul(p.p[j], up), quo(p.q[j], up)))
 	}
 	untilt := quo(power(moment, times), exp(mul(real(w.Tilt), real(d.Claim.Eps))))
 	wrapped, _ := mul(mul(real(w.Beyond), real(w.Inflation)), untilt).Float64()
@@ -179,7 +224,8 @@ func (d Document) verifyAccount(p pair) error {
 		return reject("the terms of delta do not add to %v", w.Total)
 	case !(w.Total <= d.Claim.Delta):
 		return reject("the terms of delta add to %v, above the claimed %v", w.Total, d.Claim.Delta)
-	case !(float64(w.Low)*r.Step <= d.Claim.Eps && d.Claim.Eps <= float64(w.Low+w.Points)*r.Step):
+	case !(float64(w.Low)*r.Step <= d.Claim.Eps) || p.symmetric && d.Claim.Eps > float64(w.Low+w.Points)*r.Step:
+		// Of two orders of neighbours that are not alike one may have no loss as large.
 		return reject("epsilon %v lies outside the window", d.Claim.Eps)
 	}
 	return nil

@@ -2,9 +2,8 @@
 // proof, and checks the proof in arbitrary precision.
 //
 // The checker shares no code with the accountant that writes certificates: from riffle it
-// imports package dp's vocabulary only. It is slow on purpose and meant to be read; real.go,
-// curve.go, power.go and check.go are all of it. certificate.md says what is proved and what
-// is taken from theorems.
+// imports package dp's vocabulary only. It is slow on purpose and meant to be read.
+// certificate.md says what is proved, where, and what is taken from theorems.
 package certificate
 
 import (
@@ -19,7 +18,7 @@ import (
 )
 
 // Format names the document. Version is the latest version of it; a document that needs
-// nothing beyond version 1 has version 1.
+// nothing beyond an earlier version has that.
 const (
 	Format  = "riffle-certificate"
 	Version = 3
@@ -42,10 +41,20 @@ type Document struct {
 	// line.
 	Round       *Round       `json:"round,omitempty"`
 	Composition *Composition `json:"composition,omitempty"`
+	// Reverse, since version 3, is for neighbours that are not alike: with adjacency remove, Round
+	// is of the world with the client from the world without it, and Reverse the other way round.
+	Reverse *Order `json:"reverse,omitempty"`
+}
+
+// Order is the proof for one order of the neighbours.
+type Order struct {
+	Round       Round       `json:"round"`
+	Composition Composition `json:"composition"`
 }
 
 // Query is the protocol: rounds that are all alike, of reports that are each
-// eps0-LDP, replace-one adjacency.
+// eps0-LDP, replace-one adjacency; or, with class gaussian and adjacency remove, of the sum of
+// Gaussian reports.
 type Query struct {
 	Trust         dp.Trust         `json:"trust"`
 	Participation dp.Participation `json:"participation"`
@@ -69,6 +78,8 @@ type Query struct {
 	Colluders int64 `json:"colluders,omitempty"`
 	// KHidden says that nobody sees how many reports a round has. The proof is that for a public number.
 	KHidden bool `json:"k_hidden,omitempty"`
+	// Since version 3. Sigma is σ of one Gaussian report over the clip norm; Eps0 is then 0.
+	Sigma float64 `json:"sigma,omitempty"`
 }
 
 // Methods that prove a claim.
@@ -83,11 +94,14 @@ const (
 	LaplacePLD = "laplace-pld" // Laplace noise
 	CapPLD     = "cap-pld"     // two densities
 	RisingPLD  = "rising-pld"  // a density that rises in steps
+
+	// Since version 3.
+	RemovePLD = "gauss-remove-pld" // one client more or less in a sum of Gaussian reports
 )
 
 // Methods lists the methods.
 func Methods() []string {
-	return []string{BlanketPLD, ClonesPLD, KRRPLD, TVPLD, LaplacePLD, CapPLD, RisingPLD, Basic}
+	return []string{BlanketPLD, ClonesPLD, KRRPLD, TVPLD, LaplacePLD, CapPLD, RisingPLD, RemovePLD, Basic}
 }
 
 // thinned says whether some of the clients who are drawn collude, and others drop out.
@@ -97,7 +111,7 @@ func (q Query) thinned() bool {
 
 // Needs returns the version of a document with this query and this method.
 func (q Query) Needs(method string) int {
-	if q.thinned() {
+	if q.thinned() || method == RemovePLD {
 		return 3
 	}
 	old := q.Randomizer == dp.Generic || q.Randomizer == dp.BinaryRR || q.Randomizer == dp.KRR
@@ -118,10 +132,17 @@ type Claim struct {
 // Round is a symmetric pair (P, Q) on the grid j·Step that is claimed to dominate one round.
 // Q[j−1] is the Q-mass of loss j·Step, j = 1 … len(Q); each outcome has a mirror image.
 // Infinite is the P-mass of infinite loss. The remaining mass has loss 0.
+//
+// With Lower the pair is not symmetric, and nothing has a mirror image: Lower[j−1] is the Q-mass
+// of loss −j·Step, and Missing is the Q-mass that no loss has. The mass of loss −Balance·Step is
+// listed as 0; it is what makes all Q-masses add to 1, which float64 could not.
 type Round struct {
 	Step     float64   `json:"step"`
 	Infinite float64   `json:"infinite"`
 	Q        []float64 `json:"q"`
+	Lower    []float64 `json:"lower,omitempty"`   // since version 3
+	Balance  int       `json:"balance,omitempty"` // since version 3; 1 … len(Lower)
+	Missing  float64   `json:"missing,omitempty"` // since version 3
 	// Times is the number of rounds that the pair is composed over.
 	Times int64 `json:"times"`
 	// Clones and Reports are hints. The checker distinguishes numbers of clones only up to
@@ -205,22 +226,25 @@ const (
 // valid document's claim may still be false.
 func (d Document) validate() error {
 	q, c, r, w := d.Query, d.Claim, d.Round, d.Composition
-	within := func(x, low, high float64) bool { return x >= low && x <= high } // false for NaN
 	takesK := q.Participation == dp.Sampled || q.Participation == dp.Once
-	var problem string
-	check := func(ok bool, text string) {
-		if !ok && problem == "" {
-			problem = text
-		}
-	}
+	var out first
+	check := out.check
 	needs := q.Needs(c.Method)
 	check(d.Format == Format && d.Version == needs, fmt.Sprintf("format must be %q, version %d", Format, needs))
-	check(q.Trust.Is(dp.LocallyPrivate), "unknown trust")
+	removal := c.Method == RemovePLD
+	if removal {
+		check(q.Trust.Is(dp.RemovalCounted) && q.Randomizer == dp.Gaussian && q.Adjacency == dp.AddRemoveOne && q.Participation == dp.CheckIn,
+			"gauss-remove-pld needs a check-in, adjacency remove, of sums of class gaussian")
+		check(q.Eps0 == 0 && dp.CheckSigma(q.Sigma) == nil, "eps0 or sigma out of range")
+		check(q.N-q.Colluders >= 2 && q.Gamma*(1-q.Dropout) >= 0x1p-100 && q.Gamma*(1-q.Dropout) <= 1-0x1p-40, "n or gamma out of range")
+	} else {
+		check(q.Trust.Is(dp.LocallyPrivate), "unknown trust")
+		check(q.Randomizer.LDP(), "unknown randomizer")
+		check(q.Adjacency == dp.ReplaceOne, "adjacency must be replace")
+		check(within(q.Eps0, 1e-30, dp.MaxEps0) && q.Sigma == 0, "eps0 or sigma out of range")
+	}
 	check(takesK || q.Participation == dp.All || q.Participation == dp.CheckIn, "unknown participation")
-	check(q.Randomizer.LDP(), "unknown randomizer")
 	check((q.Randomizer == dp.KRR) == (q.Symbols != 0) && q.Symbols != 1 && q.Symbols >= 0, "symbols go with krr, at least 2")
-	check(q.Adjacency == dp.ReplaceOne, "adjacency must be replace")
-	check(within(q.Eps0, 1e-30, dp.MaxEps0), "eps0 out of range")
 	check(q.N >= 1 && q.N <= maxCount, "n out of range")
 	check(takesK && q.K >= 1 && q.K <= q.N || !takesK && q.K == 0, "k out of range")
 	checkIn := q.Participation == dp.CheckIn
@@ -258,34 +282,82 @@ func (d Document) validate() error {
 	check(within(c.Eps, 0, math.MaxFloat64), "eps out of range")
 	check(within(c.Delta, 0, 1) && c.Delta < 1, "delta out of range")
 	check((c.Method == Basic) == (r == nil) && (r == nil) == (w == nil), "round and composition go with all methods but basic")
+	check(removal == (d.Reverse != nil), "both orders go with gauss-remove-pld")
 	if r != nil && w != nil {
-		check(within(r.Step, 1e-30, 100), "step out of range")
-		check(within(r.Infinite, 0x1p-170, .5), "infinite out of range")
-		check(len(r.Q) >= 1 && len(r.Q) <= maxNodes && float64(len(r.Q))*r.Step <= 100, "q has too few or too many entries")
-		for _, m := range r.Q {
-			check(within(m, 0, 1), "q out of range")
-		}
-		check(r.Times >= 1 && r.Times <= maxTimes, "times out of range")
-		check(r.Clones >= 1 && r.Clones <= maxCount, "clones out of range")
-		check(len(r.Reports) <= maxBlocks && len(r.Drawn) <= maxBlocks, "too many blocks of reports")
-		check(len(r.Drawn) == 0 || q.thinned(), "drawn goes with colluders among sampled clients of whom some drop out")
-		for i, k := range r.Drawn {
-			check(k >= 0 && k <= q.N && (i == 0 || k > r.Drawn[i-1]), "drawn must rise")
-		}
-		for i, k := range r.Reports {
-			check(k >= 1 && k <= q.N && (i == 0 || k > r.Reports[i-1]), "reports must rise")
-		}
 		check(c.Delta >= 0x1p-170 && c.Eps <= 1e5, "eps or delta out of range")
-		check(w.Low >= -maxCount && w.Low <= maxCount && w.Points >= 1 && w.Points <= maxCount, "window out of range")
-		check(within(w.Tilt, 0, 1e12) && w.Tilt*float64(len(r.Q))*r.Step <= 1000 && w.Tilt*c.Eps <= 1e6, "tilt out of range")
-		for _, x := range []float64{w.Beyond, w.Splitting, w.Window, w.Truncation, w.WrapAround, w.RoundOff, w.Total} {
-			check(within(x, 0, 1e6), "slack out of range")
+		if p := r.problem(q, removal); p != "" {
+			check(false, p)
 		}
-		check(w.Beyond >= 1e-300, "beyond out of range")
-		check(within(w.Inflation, 1, 1e6), "inflation out of range")
+		if p := w.problem(*r, c.Eps); p != "" {
+			check(false, p)
+		}
+		if d.Reverse != nil {
+			check(d.Reverse.Round.Step == r.Step, "both orders need one step")
+			if p := d.Reverse.Round.problem(q, removal); p != "" {
+				check(false, "reverse: "+p)
+			}
+			if p := d.Reverse.Composition.problem(d.Reverse.Round, c.Eps); p != "" {
+				check(false, "reverse: "+p)
+			}
+		}
 	}
-	if problem != "" {
-		return fmt.Errorf("certificate: %s: %w", problem, ErrMalformed)
+	if out.problem != "" {
+		return fmt.Errorf("certificate: %s: %w", out.problem, ErrMalformed)
 	}
 	return nil
 }
+
+// problem says which value of a round is out of range; "": none is.
+func (r Round) problem(q Query, directed bool) string {
+	out := first{}
+	out.check(within(r.Step, 1e-30, 100), "step out of range")
+	out.check(within(r.Infinite, 0x1p-170, .5), "infinite out of range")
+	out.check(len(r.Q) >= 1 && len(r.Q) <= maxNodes && float64(len(r.Q))*r.Step <= 100, "q has too few or too many entries")
+	out.check(len(r.Lower) <= maxNodes && float64(len(r.Lower))*r.Step <= 100, "lower has too many entries")
+	for _, m := range append(slices.Clip(r.Q), r.Lower...) {
+		out.check(within(m, 0, 1), "q or lower out of range")
+	}
+	if directed {
+		out.check(r.Balance >= 1 && r.Balance <= len(r.Lower) && r.Lower[r.Balance-1] == 0, "balance needs an entry of lower that is 0")
+		out.check(within(r.Missing, 0x1p-172, 1), "missing out of range")
+		out.check(r.Clones == 1 && len(r.Reports) == 0 && len(r.Drawn) == 0, "no blocks with gauss-remove-pld")
+	} else {
+		out.check(r.Balance == 0 && len(r.Lower) == 0 && r.Missing == 0, "lower, balance and missing go with gauss-remove-pld")
+	}
+	out.check(r.Times >= 1 && r.Times <= maxTimes, "times out of range")
+	out.check(r.Clones >= 1 && r.Clones <= maxCount, "clones out of range")
+	out.check(len(r.Reports) <= maxBlocks && len(r.Drawn) <= maxBlocks, "too many blocks of reports")
+	out.check(len(r.Drawn) == 0 || q.thinned(), "drawn goes with colluders among sampled clients of whom some drop out")
+	for i, k := range r.Drawn {
+		out.check(k >= 0 && k <= q.N && (i == 0 || k > r.Drawn[i-1]), "drawn must rise")
+	}
+	for i, k := range r.Reports {
+		out.check(k >= 1 && k <= q.N && (i == 0 || k > r.Reports[i-1]), "reports must rise")
+	}
+	return out.problem
+}
+
+// problem says which value of an account is out of range; "": none is.
+func (w Composition) problem(r Round, eps float64) string {
+	out := first{}
+	out.check(w.Low >= -maxCount && w.Low <= maxCount && w.Points >= 1 && w.Points <= maxCount, "window out of range")
+	out.check(within(w.Tilt, 0, 1e12) && w.Tilt*float64(max(len(r.Q), len(r.Lower)))*r.Step <= 1000 && w.Tilt*eps <= 1e6, "tilt out of range")
+	for _, x := range []float64{w.Beyond, w.Splitting, w.Window, w.Truncation, w.WrapAround, w.RoundOff, w.Total} {
+		out.check(within(x, 0, 1e6), "slack out of range")
+	}
+	out.check(w.Beyond >= 1e-300, "beyond out of range")
+	out.check(within(w.Inflation, 1, 1e6), "inflation out of range")
+	return out.problem
+}
+
+// first keeps the first problem that is found.
+type first struct{ problem string }
+
+func (f *first) check(ok bool, text string) {
+	if !ok && f.problem == "" {
+		f.problem = text
+	}
+}
+
+// within is false for a NaN.
+func within(x, low, high float64) bool { return x >= low && x <= high }

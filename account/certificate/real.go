@@ -18,18 +18,23 @@ func quo(a, b *big.Float) *big.Float { return new(big.Float).Quo(a, b) }
 // two returns 2^e.
 func two(e int) *big.Float { return new(big.Float).SetMantExp(real(1), e) }
 
-// exp returns e^x for |x| < 2^20, within 2^-330 relative: Taylor's series of x/2^24, then 24
-// squarings, each of which doubles the error.
+// exp returns e^x for |x| < 2^20 to x's precision less 54 bits, so within 2^-330 relative: Taylor's
+// series of x/2^24, then 24 squarings, each of which doubles the error.
 func exp(x *big.Float) *big.Float {
 	const halvings = 24
 	y := new(big.Float).SetMantExp(x, -halvings)
-	sum, term := real(1), real(1)
+	sum, term := new(big.Float).SetPrec(x.Prec()).SetInt64(1), new(big.Float).SetPrec(x.Prec()).SetInt64(1)
+	divisor := new(big.Float)
 	for i := int64(1); i <= 100; i++ { // |y| < 2^-4, so the 100th term is below 2^-400·2^-500
-		term = quo(mul(term, y), whole(i))
-		sum = add(sum, term)
+		term.Mul(term, y)
+		term.Quo(term, divisor.SetInt64(i))
+		sum.Add(sum, term)
+		if term.Sign() == 0 || term.MantExp(nil) < -int(x.Prec())-64 {
+			break // all others together are smaller
+		}
 	}
 	for range halvings {
-		sum = mul(sum, sum)
+		sum.Mul(sum, sum)
 	}
 	return sum
 }

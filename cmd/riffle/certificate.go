@@ -104,10 +104,14 @@ func (c *certificateFlags) runVerify(cmd *cobra.Command, asJSON bool) error {
 	}
 	p := printer{w: cmd.OutOrStdout()}
 	q := d.Query
-	p.line("verified: %s", describeQuery(account.Query{Trust: q.Trust, Participation: q.Participation, Eps0: q.Eps0, Population: q.N,
+	adjacency := "replace one client"
+	if q.Adjacency == dp.AddRemoveOne {
+		adjacency = "remove one client"
+	}
+	p.line("verified: %s", describeQuery(account.Query{Trust: q.Trust, Sigma: q.Sigma, Participation: q.Participation, Eps0: q.Eps0, Population: q.N,
 		Reports: q.K, Gamma: q.Gamma, Dropout: q.Dropout, Rounds: q.Rounds,
 		Class: q.Randomizer, Symbols: q.Symbols, TV: q.TV, Steps: dp.NewSteps(q.Height, q.Shares, q.Eta), Colluders: q.Colluders, HiddenReports: q.KHidden}))
-	p.line("epsilon <= %s at delta = %s   (%s; replace one client)", roundUp(d.Claim.Eps), roundUp(d.Claim.Delta), d.Claim.Method)
+	p.line("epsilon <= %s at delta = %s   (%s; %s)", roundUp(d.Claim.Eps), roundUp(d.Claim.Delta), d.Claim.Method, adjacency)
 	if d.Round != nil {
 		p.line("recomputed: delta <= %s at that epsilon, in %.1f s", roundUp(verdict.Delta), out.Seconds)
 	}

@@ -1,0 +1,129 @@
+package account
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/riffle-dp/riffle/account/certificate"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/dp/pld"
+)
+
+// certifyLosses bounds the losses of either sign that are listed: the checker takes some 50 µs for each of them and
+// each number of reports.
+const certifyLosses = 1500
+
+// certifyRemoval makes a certificate by gauss-remove-pld: both orders of the neighbours, on one grid.
+func certifyRemoval(d *certificate.Document, q Query, p part) error {
+	delta := q.Delta
+	if q.AskDelta {
+		found, err := removePLDMethod(nil, q, []part{p})
+		if err != nil {
+			return err
+		}
+		delta = math.Min(found.delta*(1+certifyDelta), .999)
+	}
+	infinite := math.Max(dropShare*delta/float64(p.times), certifyInfinite)
+	if !(infinite*float64(p.times) <= .1*delta) {
+		return fmt.Errorf("account: delta = %v over %d rounds is too small for a certificate: %w", delta, p.times, dp.ErrNoBound)
+	}
+	pairs, err := removalPairs(p, infinite/4)
+	if err != nil {
+		return err
+	}
+	fraction := .03
+	switch {
+	case p.times == 1:
+		fraction = .01
+	case p.times > 1e4:
+		fraction = .05
+	}
+	step, top, tilts := math.Inf(1), 0., [2]float64{}
+	for i, pair := range pairs {
+		x, tilt, err := directedGrid(pair, p.times, delta, fraction)
+		if err != nil {
+			return err
+		}
+		step, top, tilts[i] = math.Min(step, x), math.Max(top, topLoss(pair)), tilt
+	}
+	step = math.Max(step, top/certifyLosses)
+	claim := certificate.Claim{Method: certificate.RemovePLD, Eps: q.Eps, Delta: delta}
+	var composed [2]*pld.Composed
+	var rounds [2]certificate.Round
+	for i, pair := range pairs {
+		loss, err := certifyDirected(pair, step)
+		if err != nil {
+			return err
+		}
+		if composed[i], err = pld.Compose([]pld.Part{{Loss: loss, Times: p.times}}, tilts[i]); err != nil {
+			return err
+		}
+		if q.AskDelta {
+			claim.Delta = math.Min(.999, math.Max(claim.Delta, composed[i].Delta(q.Eps)*(1+certifyDelta)))
+		} else {
+			claim.Eps = math.Max(claim.Eps, composed[i].Epsilon(delta)*(1+certifyMargin))
+		}
+		rounds[i] = directedRound(loss, p.times, infinite/4)
+	}
+	var accounts [2]certificate.Composition
+	for i := range composed {
+		if accounts[i], err = accountOf(composed[i], claim, step); err != nil {
+			return err
+		}
+	}
+	d.Claim, d.Version = claim, d.Query.Needs(claim.Method)
+	d.Round, d.Composition = &rounds[0], &accounts[0]
+	d.Reverse = &certificate.Order{Round: rounds[1], Composition: accounts[1]}
+	return nil
+}
+
+// certifyDirected puts a pair on a grid. Infinite losses take their share from all others, which only raises δ.
+func certifyDirected(pair dp.Directed, step float64) (pld.Loss, error) {
+	pair.Dropped = math.Max(pair.Dropped*(1+1e-8), certifyInfinite)
+	var mass float64
+	for _, a := range pair.Atoms {
+		mass += a.Q * math.Exp(a.Loss)
+	}
+	if most := 1 - pair.Dropped*(1+1e-7) - 1e-12; mass > most {
+		atoms := make([]dp.Atom, len(pair.Atoms))
+		for i, a := range pair.Atoms {
+			atoms[i] = dp.Atom{Q: a.Q * most / mass, Loss: a.Loss}
+		}
+		pair.Atoms = atoms
+	}
+	return pld.Direct(pair, step)
+}
+
+// directedRound returns a directed loss as a certificate lists it. What balances its masses is a loss far down, but
+// not so far that it has next to no mass. least is the least mass that is missing under the second law.
+func directedRound(loss pld.Loss, times int64, least float64) certificate.Round {
+	out := certificate.Round{Step: loss.Step, Infinite: loss.Infinite, Times: times, Clones: 1}
+	for j := range loss.Upper[1:] {
+		x := float64(j+1) * loss.Step
+		out.Q = append(out.Q, loss.Upper[j+1]*math.Exp(-x))
+		out.Lower = append(out.Lower, loss.Lower[j+1]*math.Exp(x))
+	}
+	shorten := func(masses []float64) []float64 {
+		for len(masses) > 1 && masses[len(masses)-1] == 0 {
+			masses = masses[:len(masses)-1]
+		}
+		return masses
+	}
+	out.Q, out.Lower = shorten(out.Q), shorten(out.Lower)
+	var under float64
+	for out.Balance = len(out.Lower); ; out.Balance-- {
+		if under += out.Lower[out.Balance-1]; under >= 1e-3 || out.Balance == 1 {
+			break
+		}
+	}
+	out.Missing = loss.Infinite
+	for j, q := range out.Q {
+		out.Missing += q * math.Expm1(float64(j+1)*loss.Step)
+	}
+	for j, q := range out.Lower {
+		out.Missing += q * math.Expm1(-float64(j+1)*loss.Step)
+	}
+	out.Missing = math.Max(out.Missing, least)
+	out.Lower[out.Balance-1] = 0
+	return out
+}
