@@ -63,9 +63,6 @@ func TestCertificatesByOwnLaw(t *testing.T) {
 			{"colluders", func(d *certificate.Document) { d.Query.Colluders++ }}}},
 		{"colluders drawn, drop-outs", account.Query{Participation: dp.Sampled, Eps0: 2, Population: 600, Reports: 300, Colluders: 200, Dropout: .3, Rounds: 5, Delta: 1e-4}, certificate.BlanketPLD, []change{
 			{"colluders", func(d *certificate.Document) { d.Query.Colluders += 4 }},
-			{"drop-outs", func(d *certificate.Document) { d.Query.Dropout *= .97 }},
-			{"k", func(d *certificate.Document) { d.Query.K += 10 }},
-			{"no blocks of those drawn", func(d *certificate.Document) { d.Round.Drawn = nil }},
 			{"an order of blocks", func(d *certificate.Document) { d.Round.Drawn[1], d.Round.Drawn[2] = d.Round.Drawn[2], d.Round.Drawn[1] }},
 			{"version", func(d *certificate.Document) { d.Version = 2 }}}},
 		{"colluders drawn, drop-outs, cap", account.Query{Participation: dp.Sampled, Class: dp.Cap, TV: .06, Eps0: 2, Population: 90, Reports: 50, Colluders: 20, Dropout: .2, Rounds: 2, Eps: .4, AskDelta: true}, certificate.CapPLD, []change{
