@@ -77,25 +77,26 @@ func certifyRemoval(d *certificate.Document, q Query, p part) error {
 	return nil
 }
 
-// certifyDirected puts a pair on a grid. Infinite losses take their share from all others, which only raises δ.
+// certifyDirected puts a pair on a grid, with its losses of either sign enlarged by certifyGrow. Infinite losses take
+// their share from all others, which only raises δ.
 func certifyDirected(pair dp.Directed, step float64) (pld.Loss, error) {
 	pair.Dropped = math.Max(pair.Dropped*(1+1e-8), certifyInfinite)
 	var mass float64
 	for _, a := range pair.Atoms {
 		mass += a.Q * math.Exp(a.Loss)
 	}
-	if most := 1 - pair.Dropped*(1+1e-7) - 1e-12; mass > most {
-		atoms := make([]dp.Atom, len(pair.Atoms))
-		for i, a := range pair.Atoms {
-			atoms[i] = dp.Atom{Q: a.Q * most / mass, Loss: a.Loss}
-		}
-		pair.Atoms = atoms
+	scale := math.Min(1, (1-pair.Dropped*(1+1e-7)-1e-12)/mass)
+	atoms := make([]dp.Atom, len(pair.Atoms))
+	for i, a := range pair.Atoms {
+		// Its mass under the first law stays.
+		atoms[i] = dp.Atom{Q: a.Q * scale * math.Exp(-certifyGrow*a.Loss), Loss: a.Loss * (1 + certifyGrow)}
 	}
+	pair.Atoms = atoms
 	return pld.Direct(pair, step)
 }
 
 // directedRound returns a directed loss as a certificate lists it. What balances its masses is a loss far down, but
-// not so far that it has next to no mass. least is the least mass that is missing under the second law.
+// not so far that it carries next to nothing of the difference of the two laws. least is the least mass that is missing under the second law.
 func directedRound(loss pld.Loss, times int64, least float64) certificate.Round {
 	out := certificate.Round{Step: loss.Step, Infinite: loss.Infinite, Times: times, Clones: 1}
 	for j := range loss.Upper[1:] {
@@ -110,11 +111,13 @@ func directedRound(loss pld.Loss, times int64, least float64) certificate.Round 
 		return masses
 	}
 	out.Q, out.Lower = shorten(out.Q), shorten(out.Lower)
-	var under float64
-	for out.Balance = len(out.Lower); ; out.Balance-- {
-		if under += out.Lower[out.Balance-1]; under >= 1e-3 || out.Balance == 1 {
-			break
-		}
+	weight := func(j int) float64 { return out.Lower[j-1] * -math.Expm1(-float64(j)*loss.Step) }
+	var most float64
+	for j := range out.Lower {
+		most = math.Max(most, weight(j+1))
+	}
+	for out.Balance = len(out.Lower); out.Balance > 1 && weight(out.Balance) < 1e-3*most; {
+		out.Balance--
 	}
 	out.Missing = loss.Infinite
 	for j, q := range out.Q {

@@ -479,3 +479,20 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// Where hardly anybody reports, next to all mass has the one loss log(1−γ), and float64 knows what balances the laws
+// to few digits.
+func TestRareRemovalsVerify(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it computes, in one goroutine")
+	}
+	for _, q := range []account.Query{
+		{Sigma: 38.80820816231481, Population: 77, Gamma: 1.382196965474382e-06, Rounds: 8, Delta: 7.762473183793182e-10},
+		{Sigma: 14.010243056497723, Population: 2417, Gamma: 7.240731518006437e-06, Rounds: 84, Delta: 1.2117643206190178e-13},
+	} {
+		q.Trust, q.Adjacency, q.Class, q.Participation = removal.Trust, removal.Adjacency, removal.Class, removal.Participation
+		if _, err := clone(t, write(t, q, certificate.RemovePLD)).Verify(t.Context()); err != nil {
+			t.Errorf("%+v: %v", q, err)
+		}
+	}
+}
