@@ -56,6 +56,13 @@ func e1() Experiment {
 			{Name: "coordinate-c002", Method: "girgis-thm1", Train: rinf(func(c *train.Config) {
 				c.ClipMode, c.Clip, c.LR, c.Average = "coordinate", 0.002, "1.5,0.9@420", 0.5
 			}), Note: "Clip, rates and averaging as in an independent prototype of this project."},
+			{Name: "ink", Method: "girgis-thm1", Train: rinf(func(c *train.Config) {
+				c.Model, c.ClipMode, c.Clip, c.LR = "ink-linear", "coordinate", 0.02, "0.5"
+			}), Note: "The paper's randomizer, ε₀, clients and rounds with a model of 1,930 parameters in place of the network. Clip and rate are from the validation split."},
+			{Name: "messages-64", Method: "girgis-thm1", Train: rinf(func(c *train.Config) {
+				c.Eps0, c.Messages, c.Participation, c.K, c.Rounds = 0.75, 64, dp.All, 0, 300
+				c.ClipMode, c.Clip, c.LR, c.Momentum, c.Average = "coordinate", 0.001, "16", momentum(.5), 0.2
+			}), Note: "The network, and R∞ in 64 messages of every client, each with ε₀ = .75: 48 a round without the shuffler. From the validation split, by Gaussian noise of the same size."},
 		},
 	}
 }
