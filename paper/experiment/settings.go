@@ -56,6 +56,13 @@ func e1() Experiment {
 			{Name: "coordinate-c002", Method: "girgis-thm1", Train: rinf(func(c *train.Config) {
 				c.ClipMode, c.Clip, c.LR, c.Average = "coordinate", 0.002, "1.5,0.9@420", 0.5
 			}), Note: "Clip, rates and averaging as in an independent prototype of this project."},
+			{Name: "ink", Method: "girgis-thm1", Train: rinf(func(c *train.Config) {
+				c.Model, c.ClipMode, c.Clip, c.LR = "ink-linear", "coordinate", 0.02, "0.5"
+			}), Note: "The paper's randomizer, ε₀, clients and rounds with a model of 1,930 parameters in place of the network. Clip and rate are from the validation split."},
+			{Name: "messages-64", Method: "girgis-thm1", Train: rinf(func(c *train.Config) {
+				c.Eps0, c.Messages, c.Participation, c.K, c.Rounds = 0.75, 64, dp.All, 0, 300
+				c.ClipMode, c.Clip, c.LR, c.Momentum, c.Average = "coordinate", 0.001, "16", momentum(.5), 0.2
+			}), Note: "The network, and R∞ in 64 messages of every client, each with ε₀ = .75: 48 a round without the shuffler. From the validation split, by Gaussian noise of the same size."},
 		},
 	}
 }
@@ -101,6 +108,9 @@ func e3() Experiment {
 			{Name: "laplace", Paper: true, Method: "eab-thm3", Train: mlp(func(c *train.Config) {
 				c.Randomizer, c.Eps0, c.Clip, c.LR = "laplace", 6, 1, "20"
 			}), Note: "A round is an epoch of all clients, as in the paper's Theorem 3. ε₀ = 6 is our choice; clip and rate are from the validation split, with Gaussian noise of the same size in place of Laplace noise."},
+			{Name: "laplace-ink", Method: "eab-thm3", Train: plain(func(c *train.Config) {
+				c.Model, c.Rounds, c.Randomizer, c.Eps0, c.Clip, c.LR = "ink-linear", 50, "laplace", 6, 1, "20"
+			}), Note: "The same noise on a softmax of features that need no axes: 60,000 clients. Clip and rate are from the validation split, with Gaussian noise of the same size."},
 			{Name: "privunit", Train: with(func(c *train.Config) {
 				c.Model, c.Eps0, c.Rounds = "pca-mlp", 4, 50
 				c.Clip, c.LR, c.Average = 0.2, "3", 0.5

@@ -61,10 +61,11 @@ func TestOnceAsksEveryClientOnceAnEpoch(t *testing.T) {
 	}
 }
 
-// TestCoordinatesGiveTheModelOfGradients runs R∞ both ways.
+// TestCoordinatesGiveTheModelOfGradients runs R∞ both ways. Of more than two coordinates, in all messages of
+// a round, the gradient is computed once.
 func TestCoordinatesGiveTheModelOfGradients(t *testing.T) {
 	const dim, n = 12, 200
-	run := func(byCoordinate func() func(id int64, theta []float32, j int) float32, coordinates int) []float32 {
+	run := func(byCoordinate func() func(id int64, theta []float32, j int) float32, coordinates int, messages int64) []float32 {
 		m, err := randomizer.New(randomizer.RInf, randomizer.Config{Dim: dim, Radius: .3, Eps0: 2, Bits: coordinates})
 		if err != nil {
 			t.Fatal(err)
@@ -78,7 +79,7 @@ func TestCoordinatesGiveTheModelOfGradients(t *testing.T) {
 			t.Fatal(err)
 		}
 		co, err := coordinator.New(coordinator.Config{Optimizer: opt, Mechanism: m, Report: m.Event(), Ledger: book,
-			Trust: dp.Shuffle, Participation: dp.All, Population: n, MinReports: 1, Clip: .3})
+			Trust: dp.Shuffle, Participation: dp.All, Population: n, MinReports: 1, Messages: messages, Clip: .3})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +94,11 @@ func TestCoordinatesGiveTheModelOfGradients(t *testing.T) {
 		rounds(t, s, 4)
 		return slices.Clone(co.Parameters)
 	}
-	for coordinates, perReport := range map[int]int{1: 1, 2: 2, 3: 0} {
+	for _, c := range []struct {
+		coordinates int
+		messages    int64
+		each        int // evaluations for a client and round
+	}{{1, 0, 1}, {2, 0, 2}, {3, 0, 0}, {1, 2, 2}, {1, 3, 0}, {2, 2, 0}} {
 		asked := 0
 		byCoordinate := func() func(id int64, theta []float32, j int) float32 {
 			return func(id int64, theta []float32, j int) float32 {
@@ -101,12 +106,12 @@ func TestCoordinatesGiveTheModelOfGradients(t *testing.T) {
 				return theta[j] - float32(id%7)/7
 			}
 		}
-		got, want := run(byCoordinate, coordinates), run(nil, coordinates)
+		got, want := run(byCoordinate, c.coordinates, c.messages), run(nil, c.coordinates, c.messages)
 		if !slices.Equal(got, want) {
-			t.Errorf("%d coordinates: %v, want %v", coordinates, got, want)
+			t.Errorf("%+v: %v, want %v", c, got, want)
 		}
-		if asked != 4*n*perReport {
-			t.Errorf("%d coordinates: %d evaluations, want %d", coordinates, asked, 4*n*perReport)
+		if asked != 4*n*c.each {
+			t.Errorf("%+v: %d evaluations, want %d", c, asked, 4*n*c.each)
 		}
 	}
 }

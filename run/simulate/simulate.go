@@ -39,7 +39,8 @@ type counter interface {
 	AddOnes(sum []int64, places []int) bool
 }
 
-// few is the largest number of coordinates of a gradient that are computed one by one.
+// few is the largest number of coordinates of a client's gradient that are computed one by one,
+// in all its messages of a round.
 const few = 2
 
 // Config describes a simulation. Clients, one of Worker, Each and Ones, Coordinator, Client and
@@ -147,7 +148,8 @@ func New(c Config) (*Simulation, error) {
 	if err := s.Hold(nil); err != nil {
 		return nil, err
 	}
-	sparse := c.CoordinateWorker != nil && c.Client.Sparse > 0 && c.Client.Sparse <= few
+	asked := int64(c.Client.Sparse) * max(1, c.Coordinator.Announce().Messages)
+	sparse := c.CoordinateWorker != nil && asked > 0 && asked <= few
 	for range c.Workers {
 		w := &worker{src: rng.Replay(c.Seed), report: c.Mechanism.NewReport()}
 		if sparse {
