@@ -167,8 +167,10 @@ func (p Aggregated) validate() error {
 		return fmt.Errorf("vecsum: noise variance %d must be above %d and at most 2^54", p.Variance, spread)
 	case p.Bits < 0 || p.Bits > 16 || p.Weight < 0 || p.Weight > 1<<40 || (p.Bits > 0 || p.Weight > 0) && p.Weight < 1<<p.Bits:
 		return fmt.Errorf("vecsum: weights of %d in all must be 0, or at least 2^%d and at most 2^40", p.Weight, p.Bits)
+	case p.Ones > 0 && p.Weight > 0:
+		return fmt.Errorf("vecsum: ones = %d, counts have no weights: one differs from none by more than half of what two differ", p.Ones)
 	case p.most(p.Users) >= 1<<61:
-		return fmt.Errorf("vecsum: counts of %d users exceed 2^61", p.Users)
+		return fmt.Errorf("vecsum: counts of %d users, with weights of %d, exceed 2^61", p.Users, max(1, p.Weight))
 	}
 	return nil
 }

@@ -94,6 +94,13 @@ func (c checkpoint) marshal(config Config) ([]byte, error) {
 		v := c.state.Optimizer.Vectors[name]
 		f.Tensors = append(f.Tensors, safetensors.New(name, []int{len(v)}, v))
 	}
+	weights, err := config.weightsDigest()
+	if err != nil {
+		return nil, err
+	}
+	if weights != "" {
+		f.Metadata["weights"] = weights
+	}
 	for _, h := range c.held {
 		f.Tensors = append(f.Tensors, safetensors.New(heldPrefix+strconv.FormatInt(h.Round, 10), []int{len(h.Values)}, h.Values))
 	}
@@ -160,6 +167,13 @@ func unmarshalCheckpoint(raw []byte, config Config) (c checkpoint, err error) {
 	if got := f.Metadata["config"]; got != hex.EncodeToString(digest[:]) {
 		return c, fmt.Errorf("belongs to another configuration (%.12s…, this one is %.12x…)", got, digest)
 	}
+	weights, err := config.weightsDigest()
+	if err != nil {
+		return c, err
+	}
+	if got := f.Metadata["weights"]; got != weights {
+		return c, fmt.Errorf("noise is correlated by other weights (%.12s…, this version's are %.12s…): continue with the version of riffle that began", got, weights)
+	}
 	var charges []charge
 	err = json.Unmarshal([]byte(f.Metadata["charged"]), &charges)
 	if err == nil {
@@ -209,4 +223,18 @@ func unmarshalCheckpoint(raw []byte, config Config) (c checkpoint, err error) {
 		c.state.Optimizer.Vectors[t.Name] = v
 	}
 	return c, nil
+}
+
+// weightsDigest identifies the weights by which noise is correlated over rounds; "" if it is not. What
+// rounds cost together is known only if all have the same.
+func (c Config) weightsDigest() (string, error) {
+	if c.Every == 0 {
+		return "", nil
+	}
+	s, err := c.correlation()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(fmt.Append(nil, s.Bits, s.Weights))
+	return hex.EncodeToString(sum[:]), nil
 }

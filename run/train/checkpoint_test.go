@@ -2,6 +2,7 @@ package train
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -9,7 +10,9 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/safetensors"
 	"github.com/riffle-dp/riffle/learn/optimize"
+	"github.com/riffle-dp/riffle/mechanism/toeplitz"
 	"github.com/riffle-dp/riffle/protocol/coordinator"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 )
@@ -55,6 +58,41 @@ func TestCheckpointReadsBackExactly(t *testing.T) {
 	}
 	if _, found, err := loadCheckpoint(filepath.Join(t.TempDir(), "none"), config); found || err != nil {
 		t.Errorf("a missing checkpoint: %v, %v", found, err)
+	}
+}
+
+// What the coordinator and the aggregators hold of earlier rounds comes back in the order of rounds. With
+// other weights a run cannot go on: what all its rounds cost together would not be known.
+func TestCheckpointOfCorrelatedNoise(t *testing.T) {
+	config := Default()
+	config.Every, config.Rounds, config.Strategy = 3, 20, toeplitz.Band
+	want := someCheckpoint()
+	for round := int64(8); round <= 10; round++ {
+		want.state.Optimizer.Vectors[fmt.Sprintf("recovered.%d", round)] = []float64{.1, -3e9, float64(round)}
+		want.held = append(want.held, toeplitz.Sum{Round: round, Values: []int64{1<<60 + round, -5}})
+	}
+	raw, err := want.marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := unmarshalCheckpoint(raw, config)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("read back %+v, want %+v, %v", got, want, err)
+	}
+	f, err := safetensors.Unmarshal(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(f.Metadata, "sha256")
+	f.Metadata["weights"] = strings.Repeat("0", 64)
+	if f.Metadata["sha256"], err = contentDigest(f); err != nil {
+		t.Fatal(err)
+	}
+	if raw, err = safetensors.Marshal(f); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unmarshalCheckpoint(raw, config); err == nil || !strings.Contains(err.Error(), "other weights") {
+		t.Errorf("other weights: %v", err)
 	}
 }
 
