@@ -80,12 +80,13 @@ func (m *AggregatedSum) Correlation() (s toeplitz.Strategy, ok bool) {
 
 // Charged returns the report as which rounds from < t ≤ to (from 1) are charged together, once, for clients
 // that take part in one of any every rounds at most: all rounds up to `to`, of which those up to
-// `from` were charged before.
+// `from` were charged before. Where weights
+// reach less far than every, some rounds add nothing (Row is 0): they are charged with MaxSigma.
 func (m *AggregatedSum) Charged(from, to, every int64) (dp.Report, error) {
 	share := m.Strategy.Between(from, to, every)
 	r := m.promise
-	r.Sigma = m.promise.Sigma / math.Sqrt(share) * (1 - 0x1p-49)
-	if !(share > 0) || dp.CheckSigma(r.Sigma) != nil {
+	r.Sigma = min(m.promise.Sigma/math.Sqrt(share)*(1-0x1p-49), dp.MaxSigma)
+	if to <= from || dp.CheckSigma(r.Sigma) != nil {
 		return dp.Report{}, fmt.Errorf("mechanism: rounds %d to %d, every %d, have no noise that can be charged: %w", from+1, to, every, dp.ErrNoBound)
 	}
 	return r, nil

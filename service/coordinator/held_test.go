@@ -21,16 +21,26 @@ import (
 // withCorrelated is withProofs with noise that is correlated over rounds: 6 clients, each in one of 3
 // rounds, by its number.
 func withCorrelated(w *world) {
-	withProofs(w)
-	w.n, w.task.Every, w.task.Rounds, w.task.MinReports = 6, 3, 5, 2
-	w.config.Gamma = 1 / float64(w.task.Every)
-	s, err := toeplitz.New(toeplitz.Band, w.task.Rounds, w.task.Every)
+	s, err := toeplitz.New(toeplitz.Band, 5, 3)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	if len(s.Weights) != 3 {
 		w.t.Fatalf("weights %v", s.Weights)
 	}
+	correlatedBy(s, 3)(w)
+}
+
+// correlatedBy is withCorrelated for another strategy, and clients of which each is in one of every rounds.
+func correlatedBy(s toeplitz.Strategy, every int64) option {
+	return func(w *world) { w.correlate(s, every) }
+}
+
+func (w *world) correlate(s toeplitz.Strategy, every int64) {
+	w.t.Helper()
+	withProofs(w)
+	w.n, w.task.Every, w.task.Rounds, w.task.MinReports = 2*every, every, 5, 2
+	w.config.Gamma = 1 / float64(every)
 	p, err := vecsum.NewCorrelated(w.n, dim, 1, 2, s)
 	if err != nil {
 		w.t.Fatal(err)
@@ -156,6 +166,9 @@ func TestCorrelatedSums(t *testing.T) {
 		with   []option
 		failed int64
 	}{
+		// Some rounds then add nothing to what was charged before.
+		"fewer weights than rounds": {[]option{correlatedBy(toeplitz.Strategy{Bits: 4, Weights: []int64{16, 9}}, 4)}, 0},
+		"independent":               {[]option{correlatedBy(toeplitz.Identity(4), 2), void(2)}, 0},
 		"all released":      {nil, 0},
 		"void":              {[]option{void(3)}, 0},
 		"void for long":     {[]option{void(3, 4, 5)}, 0},
