@@ -169,13 +169,13 @@ func TestCorrelatedSums(t *testing.T) {
 		// Some rounds then add nothing to what was charged before.
 		"fewer weights than rounds": {[]option{correlatedBy(toeplitz.Strategy{Bits: 4, Weights: []int64{16, 9}}, 4)}, 0},
 		"independent":               {[]option{correlatedBy(toeplitz.Identity(4), 2), void(2)}, 0},
-		"all released":      {nil, 0},
-		"void":              {[]option{void(3)}, 0},
-		"void for long":     {[]option{void(3, 4, 5)}, 0},
-		"first void":        {[]option{void(1, 3)}, 0},
-		"failed":            {[]option{failing(3)}, 1},
-		"failed, then void": {[]option{failing(2), void(3)}, 1},
-		"first failed":      {[]option{failing(1)}, 1},
+		"all released":              {nil, 0},
+		"void":                      {[]option{void(3)}, 0},
+		"void for long":             {[]option{void(3, 4, 5)}, 0},
+		"first void":                {[]option{void(1, 3)}, 0},
+		"failed":                    {[]option{failing(3)}, 1},
+		"failed, then void":         {[]option{failing(2), void(3)}, 1},
+		"first failed":              {[]option{failing(1)}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, dp.Distributed, dp.CheckIn, append([]option{withCorrelated}, c.with...)...)
