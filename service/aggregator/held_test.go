@@ -307,6 +307,42 @@ func TestLyingCoordinatorMixesOnce(t *testing.T) {
 	w.release(4)
 }
 
+// Two processes on one store are asked at once for a round under two announcements: one of them is released.
+func TestTwoProcessesBindOneAnnouncement(t *testing.T) {
+	for range 4 {
+		w := newHeld(t)
+		w.sh.Anyway = true
+		var paths []string
+		var bodies [][]byte
+		var both []*Service
+		for i := range 2 {
+			if w.s = w.start(w.log); i > 0 {
+				w.announce(1)
+			}
+			w.prepare(w.s)
+			w.exchanged()
+			paths, bodies, both = append(paths, w.path("sum")), append(bodies, w.mixed()), append(both, w.s)
+		}
+		codes := make(chan int, 2)
+		for i, s := range both {
+			go func() {
+				code, _ := ask(s, paths[i], bodies[i])
+				codes <- code
+			}()
+		}
+		a, b := <-codes, <-codes
+		if min(a, b) != 200 || max(a, b) != 409 {
+			t.Errorf("answered %d and %d", a, b)
+		}
+		if n := len(listedObjects(w.store, "partial/")); n != 1 || len(w.log.drawn) != 1 {
+			t.Errorf("%d partial sums, %d draws", n, len(w.log.drawn))
+		}
+		if found := w.found(); len(found) != 0 {
+			t.Errorf("fsck: %q", found)
+		}
+	}
+}
+
 // foreign releases a round of another task and returns its announcement.
 func (w *heldWorld) foreign() [32]byte {
 	w.t.Helper()

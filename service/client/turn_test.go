@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -101,7 +102,14 @@ func (w *taking) announced(round int64, digest [32]byte, dies bool) bool {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if !in || w.turn.reserve(m, ann, digest) != nil || dies {
+	if !in {
+		return false
+	}
+	if refused := w.turn.reserve(m, ann, digest); refused != nil {
+		w.t.Errorf("round %d is taken part in, and then refused: %v", round, refused)
+		return false
+	}
+	if dies {
 		return false
 	}
 	book.hold(digest)
@@ -233,12 +241,16 @@ func TestTurnsAtOnce(t *testing.T) {
 		w := newTaking(t)
 		first := client.OwnFirstRound(w.key.key.Seed(), w.terms.ID, 3)
 		got := make(chan bool, 3)
+		var decided sync.WaitGroup
+		decided.Add(3)
 		for j := range 3 {
 			m := w.fleet.members[0]
 			ann := wire.Announcement{Task: w.terms.ID, Round: first + int64(j*(i%2)), Participation: dp.CheckIn, Gamma: 1. / 3}
 			digest := [32]byte{byte(j)}
 			go func() {
 				in, err := w.turn.takesPart(t.Context(), m, ann, digest, session{})
+				decided.Done()
+				decided.Wait() // all three are to take part
 				got <- err == nil && in && w.turn.reserve(m, ann, digest) == nil
 			}()
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/mechanism/rng"
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
@@ -22,9 +23,12 @@ func TestCrashAnywhere(t *testing.T) {
 		{dp.Distributed, dp.CheckIn, []option{receipts, withCorrelated, void(2)}},
 		{dp.Shuffle, dp.All, []option{tokens}}, {dp.Distributed, dp.All, []option{tokens}}, {dp.Distributed, dp.All, []option{tokens, receipts, withProofs, small}}} {
 		t.Run(fmt.Sprintf("%s %s %d", c.trust, c.p, len(c.with)), func(t *testing.T) {
-			total := 0
+			total, step := 0, stride()
+			if c.p == dp.CheckIn {
+				step *= longtest.Pick(3, 1)
+			}
 			for _, after := range []bool{false, true} {
-				for at := 1; ; at += stride() {
+				for at := 1; ; at += step {
 					w := newWorld(t, c.trust, c.p, append(c.with, small)...)
 					crash := &stop{At: at, After: after}
 					s := w.crashed(crash)
@@ -35,12 +39,12 @@ func TestCrashAnywhere(t *testing.T) {
 						t.Fatalf("crash at operation %d (%s), after: %t", at, crash.Name, after)
 					}
 					if !crash.hit() {
-						total += at / stride()
+						total += at / step
 						break
 					}
 				}
 			}
-			if total < 60/stride() {
+			if total < 60/step {
 				t.Errorf("only %d crashes", total)
 			}
 		})
@@ -63,7 +67,7 @@ func TestManyCrashes(t *testing.T) {
 
 // The same where sums are held for later rounds.
 func TestManyCrashesWithCorrelatedNoise(t *testing.T) {
-	for seed := range uint64(200 / (stride() * stride())) {
+	for seed := range longtest.Pick3(uint64(3), 12, 200) {
 		with := []option{receipts, withCorrelated}
 		if seed%3 == 1 {
 			with = append(with, void(2))
@@ -163,8 +167,12 @@ func TestFailAnywhere(t *testing.T) {
 			with, participation = []option{withCorrelated, void(2), small}, dp.CheckIn
 		}
 		t.Run(fmt.Sprintf("%s %d", trust, i), func(t *testing.T) {
+			step := stride()
+			if participation == dp.CheckIn {
+				step *= longtest.Pick(3, 1)
+			}
 			for _, after := range []bool{false, true} {
-				for at := 1; ; at += stride() {
+				for at := 1; ; at += step {
 					w := newWorld(t, trust, participation, with...)
 					crash := &stop{At: at, After: after, Once: true}
 					s := w.crashed(crash)
@@ -209,8 +217,12 @@ func TestAggregatorFails(t *testing.T) {
 // aggregatorCrashes has the aggregator stop at every operation, or fail once.
 func aggregatorCrashes(t *testing.T, once bool, p dp.Participation, with ...option) {
 	t.Helper()
+	step := stride()
+	if p == dp.CheckIn {
+		step *= longtest.Pick(3, 1)
+	}
 	for _, after := range []bool{false, true} {
-		for at := 1; ; at += stride() {
+		for at := 1; ; at += step {
 			w := newWorld(t, dp.Distributed, p, with...)
 			crash := &stop{At: at, After: after, Once: once}
 			crash.Died = func() { w.startAggregator(nil) }
