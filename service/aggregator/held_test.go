@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -400,6 +401,53 @@ func TestRowIsBoundFirst(t *testing.T) {
 	w.exchanged()
 	if code, b := ask(w.s, w.path("sum"), w.mixed()); code != 200 {
 		t.Errorf("the first announcement: %d %s", code, b)
+	}
+}
+
+// fullStore takes no held sum the first time.
+type fullStore struct {
+	storage
+	refused bool
+}
+
+func (f *fullStore) PutObject(ctx context.Context, name string, data []byte) error {
+	if strings.HasPrefix(name, heldPrefix) && !f.refused {
+		f.refused = true
+		return errors.New("no space")
+	}
+	return f.storage.PutObject(ctx, name, data)
+}
+
+// A sum that cannot be held is not released. The coordinator begins again, with the same message where the whole
+// batch is in one, and then it is.
+func TestHeldSumsAreStoredFirst(t *testing.T) {
+	w := newHeld(t)
+	full := &fullStore{storage: w.log}
+	w.s = w.start(full)
+	w.prepare(w.s)
+	whole := func() *exchange.Exchange {
+		x := w.coordinator()
+		w.say(w.s, x, w.begin(x, x.Left()))
+		if !x.Complete() {
+			t.Fatal("the batch is in several messages")
+		}
+		return x
+	}
+	whole()
+	if code, b := ask(w.s, w.path("sum"), w.mixed()); code != 503 || !full.refused || w.record().Partial != (hash{}) {
+		t.Fatalf("%d %s", code, b)
+	}
+	if code, b := ask(w.s, w.path("sum"), w.mixed()); code != 503 {
+		t.Errorf("without another exchange: %d %s", code, b)
+	}
+	x := whole()
+	code, b := ask(w.s, w.path("sum"), w.mixed())
+	if code != 200 || len(w.log.drawn) != 1 {
+		t.Fatalf("%d %s, %d draws", code, b, len(w.log.drawn))
+	}
+	w.unmix(x, b)
+	if got := w.holds(); !slices.Equal(got, []int64{1}) {
+		t.Errorf("held: %v", got)
 	}
 }
 

@@ -66,10 +66,8 @@ func TestMix(t *testing.T) {
 		for j := range want {
 			want[j] = w[0] * own[j]
 		}
-		var back []held
 		for s := 1; s < len(w); s++ {
 			h := before[len(before)-s]
-			back = append(back, h)
 			for j := range want {
 				want[j] += w[s] * h.sum[j]
 			}
