@@ -170,6 +170,7 @@ func TestCorrelatedSums(t *testing.T) {
 		"fewer weights than rounds": {[]option{correlatedBy(toeplitz.Strategy{Bits: 4, Weights: []int64{16, 9}}, 4)}, 0},
 		"independent":               {[]option{correlatedBy(toeplitz.Identity(4), 2), void(2)}, 0},
 		"all released":              {nil, 0},
+		"tokens, receipts":          {[]option{tokens, receipts, void(2)}, 0},
 		"void":                      {[]option{void(3)}, 0},
 		"void for long":             {[]option{void(3, 4, 5)}, 0},
 		"first void":                {[]option{void(1, 3)}, 0},
@@ -346,6 +347,26 @@ func TestHeldSumsAreChecked(t *testing.T) {
 	}
 	full.Store(false)
 	w.check(w.run())
+}
+
+// A step that the guard takes back was released all the same: later rounds are made of it, too.
+func TestStepsThatAreTakenBackAreMixed(t *testing.T) {
+	w := newWorld(t, dp.Distributed, dp.CheckIn, withCorrelated)
+	w.config.Evaluate = func([]float32) any {
+		w.disk.mu.Lock()
+		defer w.disk.mu.Unlock()
+		if len(w.sums) == 3 {
+			return -1.
+		}
+		return 0.
+	}
+	w.config.Guard = &Guard{Metric: "measure", Measure: func(v any) float64 { return v.(float64) }, Fall: .5}
+	s := w.run()
+	if s.Released != 4 || s.FailedBy[FailedGuard] != 1 {
+		t.Errorf("released %d, failed %v: %s", s.Released, s.FailedBy, s.Failure)
+	}
+	w.checkMixed()
+	w.fsck()
 }
 
 // The operator ends a task in the middle: nothing stays held at the coordinator.
