@@ -78,6 +78,9 @@ func messages() []vector {
 	proved := task
 	proved.Mechanism.Name = "vector-sum-by-aggregators"
 	proved.Mechanism.Sum = Sum{Users: 1000, Sigma: 1.25, NoiseBy: NoiseByAggregators, Proofs: ProofsPine, Steps: 1 << 15, Bound: 1<<15 + 34, Variance: 1681392461}
+	correlated, mixed := proved, exclusion
+	correlated.Every, correlated.Mechanism.WeightBits, correlated.Mechanism.Weights = 3, 4, []int64{16, 9, 5}
+	mixed.Earlier = [][32]byte{fill(15), fill(16)}
 	agreed := Agreed{Announcement: fill(4), Exclusion: fill(9)}
 	noisy := partial
 	noisy.Sums = []uint64{0, 1, 1<<64 - 1<<32}
@@ -123,6 +126,8 @@ func messages() []vector {
 		vectorOf("announcement-2", several),
 		vectorOf("entry-2", charged),
 		vectorOf("task-2-proofs", proved),
+		vectorOf("task-2-weights", correlated),
+		vectorOf("exclusion-2", mixed),
 		vectorOf("partial-field", noisy),
 		vectorOf("agreed", agreed),
 		vectorOf("proof-key", ProofKey{Announcement: fill(4), Closed: fill(14), Key: VerifyKey{15}}),

@@ -87,6 +87,9 @@ func checkHistory(ctx context.Context, s mark.Log, marks mark.Keeper, records ma
 	}
 	for announcement, e := range rounds {
 		if e.Row != 0 {
+			if r, ok := records[e.Summed]; !ok || rowOf(r.Task, r.Round) != announcement || r.Round != e.Row {
+				problem(recordPrefix+hex.EncodeToString(e.Summed[:]), "round %d of a task is summed for it, and it is none or another", e.Row)
+			}
 			continue
 		}
 		where := recordPrefix + hex.EncodeToString(announcement[:])
@@ -99,6 +102,9 @@ func checkHistory(ctx context.Context, s mark.Log, marks mark.Keeper, records ma
 		}
 	}
 	for announcement, r := range records {
+		if r.Held != (hash{}) && rounds[rowOf(r.Task, r.Round)].Summed != announcement {
+			problem(recordPrefix+hex.EncodeToString(announcement[:]), "its sum is held, and the list of rounds does not say that its round is summed for it")
+		}
 		if rounds[announcement].Summed == (hash{}) && r.Noise != (hash{}) && r.Partial != (hash{}) {
 			problem(recordPrefix+hex.EncodeToString(announcement[:]), "the round was answered, and is not in the list of rounds as summed")
 		}

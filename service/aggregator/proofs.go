@@ -303,6 +303,7 @@ func (s *Service) sumProved(ctx context.Context, r *round, rec record, revision 
 	}
 	if j.correlated() {
 		if err := s.mix(ctx, j, sum, earlier, &rec); err != nil {
+			s.drop(r) // it is mixed once: the exchange has to begin again
 			return nil, wire.Partial{}, err
 		}
 	}

@@ -47,7 +47,25 @@ const roundKey = "a key of tests!!"
 
 func newProved(t *testing.T, bad ...int) *provedWorld {
 	t.Helper()
-	w := &provedWorld{world: world{t: t, key: signer(t), store: newMemory()}, signs: signer(t)}
+	p, err := vecsum.NewAggregated(users, dim, 1, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sigma, _, err := p.Sigma(9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := mechanism.NewAggregatedSum(p, sigma, users)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newProvedOf(t, m, 0, bad...)
+}
+
+// newProvedOf is newProved for a mechanism; every is that of a task whose noise is correlated, or else 0.
+func newProvedOf(t *testing.T, m *mechanism.AggregatedSum, every int64, bad ...int) *provedWorld {
+	t.Helper()
+	w := &provedWorld{world: world{t: t, key: signer(t), store: newMemory()}, signs: signer(t), m: m}
 	file := mark.File(filepath.Join(t.TempDir(), "rounds.json"))
 	if err := file.Save(mark.Mark{}); err != nil {
 		t.Fatal(err)
@@ -58,19 +76,12 @@ func newProved(t *testing.T, bad ...int) *provedWorld {
 		t.Fatal(err)
 	}
 	w.ring, _ = envelope.NewKeyring(k)
-	p, err := vecsum.NewAggregated(users, dim, 1, 2)
-	if err != nil {
-		t.Fatal(err)
+	participation, gamma := dp.All, 0.
+	if every > 0 {
+		participation, gamma = dp.CheckIn, 1/float64(every)
 	}
-	sigma, _, err := p.Sigma(9)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if w.m, err = mechanism.NewAggregatedSum(p, sigma, users); err != nil {
-		t.Fatal(err)
-	}
-	w.task = wire.Task{Population: wire.ID{1}, Name: "sum", Trust: dp.Distributed, Participation: dp.All, MinReports: 5,
-		Rounds: 9, Delta: 1e-6, Mechanism: w.m.Describe()}
+	w.task = wire.Task{Population: wire.ID{1}, Name: "sum", Trust: dp.Distributed, Participation: participation, MinReports: 5,
+		Rounds: 9, Delta: 1e-6, Mechanism: w.m.Describe(), Every: every}
 	w.sh = batchtest.New(users, 2, w.ring.Keys...)
 	w.sh.Fill = func(a wire.Announcement) (parts, shares [][]byte) { return w.fill(a, bad) }
 	public := w.key.Public().(ed25519.PublicKey)
@@ -82,8 +93,8 @@ func newProved(t *testing.T, bad ...int) *provedWorld {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	w.a = wire.Announcement{Task: wire.Digest(w.task), Round: 1, Trust: dp.Distributed, Participation: dp.All, Population: users, MinReports: 5,
-		Randomizer: w.m.Facts().Name, Sigma: sigma, Clip: 1, Enrolment: wire.Digest(w.sh.Enrolment), Opens: now.UnixMilli(),
+	w.a = wire.Announcement{Task: wire.Digest(w.task), Round: 1, Trust: dp.Distributed, Participation: participation, Gamma: gamma, Population: users, MinReports: 5,
+		Randomizer: w.m.Facts().Name, Sigma: w.m.Event().Sigma, Clip: 1, Enrolment: wire.Digest(w.sh.Enrolment), Opens: now.UnixMilli(),
 		Deadline: now.Add(time.Minute).UnixMilli(), Coordinator: w.ring.Keys[0], Aggregator: w.ring.Keys[0]}
 	if w.a.ReportBytes, err = envelope.PartSize(wire.X25519, part); err != nil {
 		t.Fatal(err)

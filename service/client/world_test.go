@@ -203,6 +203,9 @@ func (w *world) announcement(round int64, theta []float32) wire.Announcement {
 		a.Sample = w.task.MinReports
 	case dp.CheckIn:
 		a.Gamma = .5
+		if w.task.Every > 0 {
+			a.Gamma = 1 / float64(w.task.Every)
+		}
 	case dp.Once:
 		a.PerEpoch = 2
 	}

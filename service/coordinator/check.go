@@ -32,7 +32,8 @@ func Check(ctx context.Context, s storage, book *ledger.Book, kept promiseStore,
 		r.checkCounts(charges, func(format string, args ...any) { problem(stateKey(r.id), format, args...) })
 	}
 	fail := func(format string, args ...any) { problem(taskKey(r.id), format, args...) }
-	if _, _, bad := readTask(ctx, s, r.id); errors.Is(bad, store.ErrNotFound) && errors.Is(err, store.ErrNotFound) {
+	t, _, bad := readTask(ctx, s, r.id)
+	if errors.Is(bad, store.ErrNotFound) && errors.Is(err, store.ErrNotFound) {
 		return // it was created, and no process has led it yet
 	} else if bad != nil {
 		fail("%v", bad)
@@ -47,6 +48,9 @@ func Check(ctx context.Context, s storage, book *ledger.Book, kept promiseStore,
 		r.checkTold(ctx, s, fail)
 		r.checkOpen(last, charged, fail)
 		r.checkNoise(ctx, s, fail)
+		if bad == nil && t.State == Running { // of others they are deleted
+			r.checkHeld(ctx, s, fail)
+		}
 		r.checkPromises(kept, fail)
 	}
 }
@@ -62,6 +66,17 @@ func (r *runner) checkNoise(ctx context.Context, s storage, fail func(format str
 		fail("the open round's noise %s: %v", name, err)
 	} else if digestOf(b) != r.record.Open.Noise {
 		fail("the open round's noise %s is not what its name says", name)
+	}
+}
+
+// checkHeld compares the held sums with their names. Without one of them the next release has more noise.
+func (r *runner) checkHeld(ctx context.Context, s storage, fail func(format string, args ...any)) {
+	for _, h := range r.record.Held {
+		if b, err := s.GetObject(ctx, heldName(r.id, h.Share)); err != nil {
+			fail("the held sum of round %d: %v", h.Round, err)
+		} else if digestOf(b) != h.Share {
+			fail("the held sum of round %d is not what its name says", h.Round)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/mechanism/rng"
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
@@ -19,11 +20,15 @@ func TestCrashAnywhere(t *testing.T) {
 		with  []option
 	}{{dp.Shuffle, dp.All, nil}, {dp.Shuffle, dp.Once, nil}, {dp.Distributed, dp.All, nil}, {dp.Shuffle, dp.All, []option{receipts}}, {dp.Distributed, dp.All, []option{receipts}}, {dp.Shuffle, dp.All, []option{tells, receipts}},
 		{dp.Distributed, dp.All, []option{receipts, withProofs, small}},
+		{dp.Distributed, dp.CheckIn, []option{receipts, withCorrelated, void(2)}},
 		{dp.Shuffle, dp.All, []option{tokens}}, {dp.Distributed, dp.All, []option{tokens}}, {dp.Distributed, dp.All, []option{tokens, receipts, withProofs, small}}} {
 		t.Run(fmt.Sprintf("%s %s %d", c.trust, c.p, len(c.with)), func(t *testing.T) {
-			total := 0
+			total, step := 0, stride()
+			if c.p == dp.CheckIn {
+				step *= longtest.Pick(3, 1)
+			}
 			for _, after := range []bool{false, true} {
-				for at := 1; ; at += stride() {
+				for at := 1; ; at += step {
 					w := newWorld(t, c.trust, c.p, append(c.with, small)...)
 					crash := &stop{At: at, After: after}
 					s := w.crashed(crash)
@@ -34,12 +39,12 @@ func TestCrashAnywhere(t *testing.T) {
 						t.Fatalf("crash at operation %d (%s), after: %t", at, crash.Name, after)
 					}
 					if !crash.hit() {
-						total += at / stride()
+						total += at / step
 						break
 					}
 				}
 			}
-			if total < 60/stride() {
+			if total < 60/step {
 				t.Errorf("only %d crashes", total)
 			}
 		})
@@ -49,8 +54,6 @@ func TestCrashAnywhere(t *testing.T) {
 // Coordinator and aggregator crash again and again, wherever they are.
 func TestManyCrashes(t *testing.T) {
 	for seed := range uint64(400 / (stride() * stride())) {
-		src := rng.Replay(seed)
-		trust := []dp.Trust{dp.Shuffle, dp.Distributed}[seed%2]
 		with := []option{small, receipts}
 		if seed%4 == 3 {
 			with = append(with, withProofs)
@@ -58,48 +61,71 @@ func TestManyCrashes(t *testing.T) {
 		if seed%8 >= 4 {
 			with = append(with, tokens)
 		}
-		w := newWorld(t, trust, dp.All, with...)
-		if trust == dp.Distributed {
-			own := rng.Replay(seed, 1)
-			var again func()
-			again = func() {
-				w.startAggregator(&stop{At: int(own.Uint64()%20) + 1, After: own.Uint64()%2 == 0, Died: again})
-			}
-			again()
+		manyCrashes(t, seed, newWorld(t, []dp.Trust{dp.Shuffle, dp.Distributed}[seed%2], dp.All, with...))
+	}
+}
+
+// The same where sums are held for later rounds.
+func TestManyCrashesWithCorrelatedNoise(t *testing.T) {
+	for seed := range longtest.Pick3(uint64(3), 12, 200) {
+		with := []option{receipts, withCorrelated}
+		if seed%3 == 1 {
+			with = append(with, void(2))
+		}
+		if seed%3 == 2 {
+			with = append(with, failing(3))
+		}
+		manyCrashes(t, seed, newWorld(t, dp.Distributed, dp.CheckIn, with...))
+	}
+}
+
+func manyCrashes(t *testing.T, seed uint64, w *world) {
+	t.Helper()
+	src := rng.Replay(seed)
+	if w.aggDisk != nil {
+		own := rng.Replay(seed, 1)
+		var again func()
+		again = func() {
+			w.startAggregator(&stop{At: int(own.Uint64()%20) + 1, After: own.Uint64()%2 == 0, Died: again})
+		}
+		again()
+	}
+	for range 12 {
+		crash := &stop{At: int(src.Uint64()%40) + 1, After: src.Uint64()%2 == 0}
+		p, err := w.start(crash)
+		if err != nil {
+			continue
 		}
 		ended := false
-		for range 12 {
-			crash := &stop{At: int(src.Uint64()%40) + 1, After: src.Uint64()%2 == 0}
-			p, err := w.start(crash)
+		select {
+		case err := <-p.done:
 			if err != nil {
-				continue
+				t.Fatal(err)
 			}
-			select {
-			case err := <-p.done:
-				if err != nil {
-					t.Fatal(err)
-				}
-			case <-p.find(wire.Digest(w.task)).ended:
-				w.end(p)
-				ended = true
-			}
-			if ended {
-				break
-			}
+		case <-p.find(wire.Digest(w.task)).ended:
+			w.end(p)
+			ended = true
 		}
-		if w.aggDisk != nil {
-			w.startAggregator(nil)
+		if ended {
+			break
 		}
-		w.check(w.run())
-		w.server.Close()
-		w.peer.Close()
-		if t.Failed() {
-			t.Fatalf("seed %d", seed)
-		}
+	}
+	if w.aggDisk != nil {
+		w.startAggregator(nil)
+	}
+	w.check(w.run())
+	w.server.Close()
+	w.peer.Close()
+	if t.Failed() {
+		t.Fatalf("seed %d", seed)
 	}
 }
 
 func small(w *world) {
+	if w.task.Every > 0 {
+		w.task.Rounds = 3
+		return
+	}
 	w.task.Rounds, w.n = 2, 4
 	if w.task.Participation == dp.Once {
 		w.task.Rounds, w.n = 3, 8 // an epoch and a half
@@ -132,15 +158,22 @@ func (w *world) crashed(crash *stop) wire.Status {
 
 // The same, with operations that fail once while the process lives on.
 func TestFailAnywhere(t *testing.T) {
-	for i, trust := range []dp.Trust{dp.Shuffle, dp.Distributed, dp.Distributed} {
-		with := []option{small}
+	for i, trust := range []dp.Trust{dp.Shuffle, dp.Distributed, dp.Distributed, dp.Distributed} {
+		with, participation := []option{small}, dp.All
 		if i == 2 {
 			with = append(with, withProofs)
 		}
+		if i == 3 {
+			with, participation = []option{withCorrelated, void(2), small}, dp.CheckIn
+		}
 		t.Run(fmt.Sprintf("%s %d", trust, i), func(t *testing.T) {
+			step := stride()
+			if participation == dp.CheckIn {
+				step *= longtest.Pick(3, 1)
+			}
 			for _, after := range []bool{false, true} {
-				for at := 1; ; at += stride() {
-					w := newWorld(t, trust, dp.All, with...)
+				for at := 1; ; at += step {
+					w := newWorld(t, trust, participation, with...)
 					crash := &stop{At: at, After: after, Once: true}
 					s := w.crashed(crash)
 					w.check(s)
@@ -160,23 +193,38 @@ func TestFailAnywhere(t *testing.T) {
 
 // The aggregator crashes at every operation, and a new one takes its place.
 func TestAggregatorCrashes(t *testing.T) {
-	aggregatorCrashes(t, small, receipts)
+	aggregatorCrashes(t, false, dp.All, small, receipts)
 }
 
 func TestAggregatorCrashesWithTokens(t *testing.T) {
-	aggregatorCrashes(t, small, tokens)
+	aggregatorCrashes(t, false, dp.All, small, tokens)
 }
 
 func TestAggregatorCrashesWithProofs(t *testing.T) {
-	aggregatorCrashes(t, small, receipts, withProofs)
+	aggregatorCrashes(t, false, dp.All, small, receipts, withProofs)
 }
 
-func aggregatorCrashes(t *testing.T, with ...option) {
+func TestAggregatorCrashesWithCorrelatedNoise(t *testing.T) {
+	aggregatorCrashes(t, false, dp.CheckIn, receipts, withCorrelated, void(2), small)
+}
+
+// Operations of the aggregator fail once while it lives on.
+func TestAggregatorFails(t *testing.T) {
+	aggregatorCrashes(t, true, dp.All, small, withProofs)
+	aggregatorCrashes(t, true, dp.CheckIn, withCorrelated, void(2), small)
+}
+
+// aggregatorCrashes has the aggregator stop at every operation, or fail once.
+func aggregatorCrashes(t *testing.T, once bool, p dp.Participation, with ...option) {
 	t.Helper()
+	step := stride()
+	if p == dp.CheckIn {
+		step *= longtest.Pick(3, 1)
+	}
 	for _, after := range []bool{false, true} {
-		for at := 1; ; at += stride() {
-			w := newWorld(t, dp.Distributed, dp.All, with...)
-			crash := &stop{At: at, After: after}
+		for at := 1; ; at += step {
+			w := newWorld(t, dp.Distributed, p, with...)
+			crash := &stop{At: at, After: after, Once: once}
 			crash.Died = func() { w.startAggregator(nil) }
 			w.startAggregator(crash)
 			w.check(w.run())

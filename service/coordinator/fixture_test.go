@@ -124,6 +124,9 @@ type world struct {
 	bureau  *bureau                                                                                                            // issues the tokens; nil: there are none
 	attack  func(place int, announcement [32]byte, of *proved.Round, x []int64, part, share []byte) (newPart, newShare []byte) // of reports with proofs
 	sums    map[int64][][]int64                                                                                                // what RecordSum was told, by round
+	fails   func(round int64) bool                                                                                             // whether a charged round ends without a sum
+	spoils  func(round int64) bool                                                                                             // whether the proofs of all its reports are spoilt
+	forgets map[int64]bool                                                                                                     // rounds that are released without earlier ones, of correlated noise
 }
 
 const dim = 5
@@ -301,7 +304,11 @@ func (w *world) who(a wire.Announcement) []int64 {
 		from, to = b.Range(block)
 	}
 	for c := from; c < to; c++ {
-		if w.present(a.Round, c) && (a.Participation != dp.CheckIn || c%4 != a.Round%4) {
+		in := a.Participation != dp.CheckIn || c%4 != a.Round%4
+		if w.task.Every > 0 {
+			in = c%w.task.Every == a.Round%w.task.Every
+		}
+		if w.present(a.Round, c) && in {
 			out = append(out, c)
 		}
 	}
@@ -332,6 +339,9 @@ func (w *world) fill(a wire.Announcement) (parts, shares [][]byte) {
 			part, share = m[0], m[1]
 		} else if sum, ok := w.mech.(*mechanism.AggregatedSum); ok {
 			part, share = w.provedParts(sum, digest, int(place), r)
+			if w.spoils != nil && w.spoils(a.Round) {
+				share[200] ^= 1
+			}
 		} else {
 			var err error
 			if part, err = randomizer.AppendReport(nil, w.mech, r); err != nil {
@@ -478,7 +488,7 @@ func (w *world) expect(skip ...int) ([32]byte, []ledger.Entry) {
 	o, _ := newOptimizer()
 	c := pure.Config{Task: wire.Digest(w.task), Optimizer: o, Mechanism: w.mech, Report: w.config.Report, Ledger: l, Trust: w.task.Trust,
 		Participation: w.task.Participation, Population: w.n, Sample: w.config.Sample, Gamma: w.config.Gamma,
-		MinReports: w.task.MinReports, Messages: w.task.Messages, Clip: 1, Colluders: w.config.Colluders, Tokens: w.bureau != nil}
+		MinReports: w.task.MinReports, Messages: w.task.Messages, Clip: 1, Colluders: w.config.Colluders, Tokens: w.bureau != nil, Every: w.task.Every}
 	if w.task.Participation == dp.Once {
 		c.Blocks, _ = schedule.NewBlocks(w.n, w.config.BlockSize)
 	}
@@ -501,6 +511,21 @@ func (w *world) expect(skip ...int) ([32]byte, []ledger.Entry) {
 		}
 		if err := co.Receive(w.t.Context(), wire.RoundClosed{Round: round + 1, Reports: int64(len(who))}); err != nil {
 			w.t.Fatal(err)
+		}
+		if w.forgets[round+1] {
+			if err := co.Forget(); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+		if w.fails != nil && w.fails(round+1) {
+			if _, _, err := co.End(); err != nil {
+				w.t.Fatal(err)
+			}
+			if err := co.Forget(); err != nil {
+				w.t.Fatal(err)
+			}
+			run++
+			continue
 		}
 		tally, err := co.NewTally()
 		if err != nil {
@@ -543,6 +568,9 @@ func (w *world) check(s wire.Status, skip ...int) {
 	w.fsck()
 	if w.proofs && w.task.Participation == dp.All {
 		w.checkNoise(skip...)
+	}
+	if w.task.Every > 0 {
+		w.checkMixed()
 	}
 	w.checkTold()
 }

@@ -125,6 +125,13 @@ func decodeRecord(b []byte) (record, error) {
 	if r.Round < 0 || r.Barren < 0 || r.Open != nil && !r.Open.ordered() {
 		return r, errors.New("coordinator: invalid state of a task")
 	}
+	last := int64(0)
+	for _, h := range r.Held {
+		if h.Round <= last || h.Round > r.Round {
+			return r, fmt.Errorf("coordinator: state of a task: the sum of round %d is held after that of round %d, in round %d", h.Round, last, r.Round)
+		}
+		last = h.Round
+	}
 	r.Counts = cloned(r.Counts)
 	return r, nil
 }
