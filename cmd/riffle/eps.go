@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/mechanism/toeplitz"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/run/setting"
 )
@@ -158,7 +161,8 @@ With --eps in place of --delta it bounds delta.`,
   riffle eps --verify eps.json
   riffle eps --trust distributed --randomizer gaussian --sigma 1 --participation check-in --n 6e5 --gamma 1e-3 --rounds 1e5 --delta 1e-8
   riffle eps --randomizer vecsum --dim 100 --grid 314 --noise-bits 735 --n 1e4 --delta 1e-6
-  riffle eps --randomizer vecsum --noise-by aggregators --dim 1930 --sigma 90 --n 6e4 --rounds 120 --delta 1e-5`,
+  riffle eps --randomizer vecsum --noise-by aggregators --dim 1930 --sigma 90 --n 6e4 --rounds 120 --delta 1e-5
+  riffle eps --randomizer vecsum --noise-by aggregators --every 20 --dim 1930 --sigma 61.5 --n 6e4 --rounds 400 --delta 1e-5`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			fs := cmd.Flags()
@@ -294,6 +298,10 @@ func printReply(w io.Writer, r account.Reply, more reportFacts) error {
 	if r.Query.Class == account.VectorSumClass {
 		p.line("%s", describeSum(r.Query))
 		if d := r.Document().Design; d != nil {
+			if q := r.Query; q.Every > 0 {
+				p.line("noise correlated over rounds: %s, %d weight(s)", cmp.Or(q.Strategy, toeplitz.Band), len(d.Weights))
+				p.line("independent noise of this cost: %.3g times as much in sums over rounds", math.Floor(d.Gain*100)/100)
+			}
 			p.line("released with the noise of both: deviation %.5g clip norms a coordinate", d.Released)
 		}
 	}
@@ -384,6 +392,9 @@ func describeQuery(q account.Query) string {
 	}
 	if q.Gamma > 0 {
 		text += fmt.Sprintf(", gamma = %g", q.Gamma)
+	}
+	if q.Every > 0 {
+		text += fmt.Sprintf(", each client in at most one of any %d rounds in a row", q.Every)
 	}
 	if q.Dropout > 0 {
 		text += fmt.Sprintf(", dropout = %g", q.Dropout)
