@@ -208,7 +208,7 @@ client, which learns from them. It says how to open the page, and waits for the 
 		{Name: "epsilon", Into: &epsilon, Default: "1", Range: "(0, inf)", Help: "budget that the noise is chosen for, with --trust " + dp.AnyTrust(dp.SumsOnly)},
 		{Name: "receipts", Into: &d.Receipts, Help: "publish after each round which receipts arrived; the clients look for theirs"},
 		{Name: "proofs", Into: &task.Proofs, Values: valuesOf("proofs"), Help: "with --trust " + dp.AnyTrust(dp.SumsOnly) + ": reports prove their norm (%s), and the aggregators add the noise (default: none)"},
-		{Name: "every", Into: &task.Every, Range: "[2, 1000]", Help: "with --proofs: each client takes part in at most one of so many consecutive rounds, by its own count, and the noise is correlated over rounds (default: none)"},
+		{Name: "every", Into: &task.Every, Range: "[2, 1000]", Help: "vector sums with proofs whose noise is correlated over rounds: each client takes part in at most one of so many consecutive rounds, by its own count (default: none)"},
 		{Name: "full", Into: &d.Full, Help: "all that keeps liars and operators honest: proofs, receipts, a registrar with tokens, a relay"},
 		{Name: "measure", Into: &d.Measure, Help: "a second task asks how many clients are of what age, on the same budget"},
 		{Name: "guard", Into: &guard, Help: "keep the last good model where its evaluation falls by more, as accuracy:0.05 (default: none)"},

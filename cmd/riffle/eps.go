@@ -161,7 +161,8 @@ With --eps in place of --delta it bounds delta.`,
   riffle eps --verify eps.json
   riffle eps --trust distributed --randomizer gaussian --sigma 1 --participation check-in --n 6e5 --gamma 1e-3 --rounds 1e5 --delta 1e-8
   riffle eps --randomizer vecsum --dim 100 --grid 314 --noise-bits 735 --n 1e4 --delta 1e-6
-  riffle eps --randomizer vecsum --noise-by aggregators --dim 1930 --sigma 90 --n 6e4 --rounds 120 --delta 1e-5`,
+  riffle eps --randomizer vecsum --noise-by aggregators --dim 1930 --sigma 90 --n 6e4 --rounds 120 --delta 1e-5
+  riffle eps --randomizer vecsum --noise-by aggregators --every 20 --dim 1930 --sigma 61.5 --n 6e4 --rounds 400 --delta 1e-5`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			fs := cmd.Flags()

@@ -159,7 +159,7 @@ func (l *live) describe(r *train.Run, planned dp.Bound) {
 	}
 	add("Baseline", "%s", r.Baseline.Text)
 	add("Clients", "%s", dashboard.Grouped(c.Population))
-	add("Taking part", "%s", c.Participation)
+	add("Taking part", "%s", takesPart(c))
 	add("Hidden by", "%s", c.Trust)
 	add("Mechanism", "%s", mechanism(r))
 	add("Optimizer", "%s", c.Optimizer)

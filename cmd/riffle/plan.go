@@ -47,7 +47,8 @@ the proved bound on epsilon stays at or below the target. All other values are
 given. With --randomizer vecsum it designs a vector sum: grid, noise and modulus,
 or with --noise-by aggregators the smallest sigma.`,
 		Example: `  riffle plan --target-eps 1 --delta 1e-5 --n 60000 --participation all --rounds 50 --solve eps0
-  riffle plan --randomizer vecsum --target-eps 1 --delta 1e-6 --n 1e4 --dim 100 --solve noise-bits`,
+  riffle plan --randomizer vecsum --target-eps 1 --delta 1e-6 --n 1e4 --dim 100 --solve noise-bits
+  riffle plan --randomizer vecsum --noise-by aggregators --every 20 --target-eps 1 --delta 1e-5 --n 6e4 --dim 1930 --rounds 400 --solve sigma`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			fs := cmd.Flags()

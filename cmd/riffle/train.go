@@ -40,6 +40,7 @@ and a report page. Ctrl-C saves the state; --resume continues bit for bit.`,
   riffle train --epsilon 0.5 --rounds 60 --out runs/half
   riffle train --participation sampled --k 10000 --randomizer rinf --eps0 1.5 --clip 0.01 --lr 0.3 --rounds 100
   riffle train --optimizer agd --trust distributed --participation check-in --gamma 0.02 --epsilon 1
+  riffle train --trust vector-sum --every 20 --epsilon 1 --rounds 400
   riffle train --serve 127.0.0.1:8080
   riffle train --resume runs/half`,
 		Args: noArgs,
@@ -155,7 +156,7 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output, page serving) (err 
 	if err != nil {
 		return err
 	}
-	show.note(stderr, "%s, %s, %s, %s, %s", counted(c.Population, "client"), counted(r.Model.Params, "parameter"), mechanism(r), c.Participation, counted(c.Rounds, "round"))
+	show.note(stderr, "%s, %s, %s, %s, %s", counted(c.Population, "client"), counted(r.Model.Params, "parameter"), mechanism(r), takesPart(c), counted(c.Rounds, "round"))
 	if r.ExcessBound != nil {
 		whose := ""
 		if c.Participation != dp.Once && c.Optimizer != "gd" {
@@ -261,6 +262,14 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output, page serving) (err 
 		return printJSON(cmd.OutOrStdout(), summary)
 	}
 	return printSummary(cmd.OutOrStdout(), r, summary)
+}
+
+// takesPart says who is in a round.
+func takesPart(c train.Config) string {
+	if c.Every > 0 {
+		return fmt.Sprintf("each client in at most one of %d rounds", c.Every)
+	}
+	return string(c.Participation)
 }
 
 func mechanism(r *train.Run) string {

@@ -101,8 +101,8 @@ func (p Privacy) check() error {
 	if p.SumNoise && !p.Trust.Is(dp.SumsOnly) {
 		return fmt.Errorf("report: noise of a sum with trust %s", p.Trust)
 	}
-	if p.Every < 0 || p.Every > 0 && !(p.SumNoise && p.Participation == dp.CheckIn) {
-		return fmt.Errorf("report: every = %d goes with noise of a sum and participation %s", p.Every, dp.CheckIn)
+	if p.Every != 0 && (p.Every < 2 || !p.SumNoise || p.Participation != dp.CheckIn) {
+		return fmt.Errorf("report: a client in one of %d rounds: at least 2, with participation %s and noise of a sum", p.Every, dp.CheckIn)
 	}
 	if p.Messages < 0 || p.Messages > 1 && p.Trust.Is(dp.SumsOnly) {
 		return fmt.Errorf("report: %d messages of each client with trust %s", p.Messages, p.Trust)

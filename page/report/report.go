@@ -105,9 +105,9 @@ type Privacy struct {
 	// none: each of two aggregators adds noise of this size to the sum.
 	Sigma    float64
 	SumNoise bool
-	// Every, if not 0, is the number of consecutive rounds of which a client takes part in one at most;
-	// aggregators' noise is then correlated over rounds, and Sigma that of one release, over the weight of
-	// the round's own vectors. It needs SumNoise and participation check-in.
+	// Every, if not 0, says that a client takes part in at most one of so many consecutive rounds, by its
+	// own count, and that the aggregators' noise is correlated over rounds. Sigma is then that of a release
+	// over the weight of the round's own vectors.
 	Every int64
 	// Epsilon is the proved central loss in nats; +Inf: none is promised.
 	Epsilon float64

@@ -165,24 +165,27 @@ func assumptions(p Privacy) []string {
 				list = append(list, fmt.Sprintf("The shuffler orders the first messages of all clients, their second ones and so on by secrets of their own, "+
 					"so that nobody can tell which %d messages of a round come from one client.", p.Messages))
 			}
+		} else if p.Every > 0 {
+			list = append(list, "One of the two aggregators is honest: it adds its noise, worth σ = "+number(p.Sigma)+" clip norms, to its share of what a round releases before anybody sees it, and releases each round once. "+
+				"What is released is made of this round's sum and earlier ones, so both aggregators hold their shares of sums without noise for some rounds: nobody gets both. If both work against the clients, they see each client's vector, and nothing else protects it.")
 		} else if p.SumNoise {
 			list = append(list, "One of the two aggregators is honest: it adds its noise, worth σ = "+number(p.Sigma)+" clip norms, to its share of a round's sum before anybody sees it, "+
-				"once, and shows "+shows(p)+". If both work against the clients, they see each client's vector, and nothing else protects it.")
+				"once, and shows one sum of a round. If both work against the clients, they see each client's vector, and nothing else protects it.")
 		} else {
 			list = append(list, "The aggregators do not all work together: each adds up its shares of the reports, and only the total of a round is put together. "+
 				"If they do, they see each report, and one client's noise alone promises next to nothing.")
 		}
 		if !p.SumNoise {
 			list = append(list, "The other clients of a round make their reports as the protocol says. Clients that work with an observer hide nobody and do not count.")
-		} else if p.Every == 0 && p.Participation == dp.Sampled || p.Every == 0 && p.Participation == dp.CheckIn {
+		} else if p.Every == 0 && (p.Participation == dp.Sampled || p.Participation == dp.CheckIn) {
 			list = append(list, "Clients that work with an observer may take part as they like, but no more of them are among all clients than the settings say.")
 		}
 		list = append(list,
 			"All clients of a round are given the same "+map[bool]string{false: "model", true: "question"}[p.Question]+" and settings.")
 		switch chance := p.Messages <= 1; { // several messages get no credit for chance
 		case p.Every > 0:
-			list = append(list, fmt.Sprintf("Each client takes part in at most one of any %s consecutive rounds: it counts the rounds that are announced, "+
-				"whether they end or not. When it takes part may be known, and does not depend on its data.", count(p.Every)))
+			list = append(list, fmt.Sprintf("A client takes part in at most one of any %d rounds in a row, by its own count, and which these are does not depend on its data; who takes part may be known. "+
+				"A client that takes part more often loses more, and costs nobody else anything.", p.Every))
 		case p.Participation == dp.All:
 			list = append(list, "Every client reports exactly once in every round.")
 		case p.Participation == dp.Once:
@@ -213,15 +216,6 @@ func assumptions(p Privacy) []string {
 	}
 	return append(list,
 		fmt.Sprintf("Each client's own software randomizes its report (%s%s) with secure randomness.", randomizerName(p), own))
-}
-
-// shows says what an honest aggregator shows.
-func shows(p Privacy) string {
-	if p.Every > 0 {
-		return "one such sum of a round. Sums of earlier rounds are mixed into it, each at most as the settings weigh it, so that noise of several rounds cancels; " +
-			"nobody sees those sums without noise"
-	}
-	return "one sum of a round"
 }
 
 // once says how often a client of disjoint batches reports.

@@ -147,31 +147,29 @@ func TestStatementOfSumNoise(t *testing.T) {
 	}
 }
 
-// Where clients count rounds nobody flips a coin, and what is shown of a round has earlier sums in it.
+// Who counts its own rounds flips no coin, and keeps no secret of them.
 func TestStatementOfCorrelatedNoise(t *testing.T) {
-	p := Privacy{Trust: dp.Distributed, Participation: dp.CheckIn, Adjacency: dp.ReplaceOne, Population: 5000, Rounds: 40, ReportsPerClient: 2,
-		Randomizer: "vector-sum-by-aggregators", Sigma: 7.5, SumNoise: true, Every: 20, Epsilon: 1, Delta: 1e-5, Method: "gauss-pld", Source: "theorem", Status: dp.Proved}
+	p := Privacy{Trust: dp.Distributed, Participation: dp.CheckIn, Adjacency: dp.ReplaceOne, Population: 50, Rounds: 20, Every: 10,
+		Randomizer: "vector-sum-by-aggregators", Sigma: 7.5, SumNoise: true, Epsilon: 1, Delta: 1e-5, Method: "gauss-pld", Source: "theorem", Status: dp.Proved}
 	if err := p.check(); err != nil {
 		t.Fatal(err)
 	}
-	text := strings.Join(assumptions(p), "\n") + summary(Run{Privacy: p})
-	for _, f := range facts(Run{Privacy: p}) {
-		text += "\n" + f.Name + ": " + f.Value
-	}
-	for _, want := range []string{"at most one of any 20 consecutive rounds", "Taking part: at most one of any 20 rounds", "one such sum of a round", "earlier rounds", "correlated over rounds"} {
+	text := strings.Join(assumptions(p), "\n") + summary(Run{Privacy: p}) + promise(p).Name + takingPart(p)
+	for _, want := range []string{"at most one of any 10 rounds", "who takes part may be known", "shares of sums without noise", "nothing else protects it", "correlated over rounds", "in a release", "in at most one of 10 rounds"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in %s", want, text)
 		}
 	}
-	for _, not := range []string{"coin", "stays secret", "no more of them"} {
+	for _, not := range []string{"coin", "stays secret", "than the settings say"} {
 		if strings.Contains(text, not) {
 			t.Errorf("%q is in %s", not, text)
 		}
 	}
-	for _, wrong := range []func(*Privacy){func(p *Privacy) { p.SumNoise = false }, func(p *Privacy) { p.Every = -1 }, func(p *Privacy) { p.Participation = dp.All }} {
+	for _, wrong := range []func(p *Privacy){func(p *Privacy) { p.Every = 1 }, func(p *Privacy) { p.Participation = dp.All }, func(p *Privacy) { p.SumNoise = false }} {
 		q := p
-		if wrong(&q); q.check() == nil {
-			t.Errorf("%+v is taken", q)
+		wrong(&q)
+		if q.check() == nil {
+			t.Errorf("%+v is accepted", q)
 		}
 	}
 }

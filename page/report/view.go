@@ -93,8 +93,11 @@ func summary(r Run) string {
 	case p.Trust.Is(dp.Alone):
 		s += ", each hiding its own data with noise."
 	case p.Trust.Is(dp.SumsOnly):
+		if p.Every > 0 {
+			return s + ", by sums of which nobody sees the parts. Each of two aggregators adds noise, which is correlated over rounds."
+		}
 		if p.SumNoise {
-			return s + ", by sums of which nobody sees the parts, and to which each of two aggregators adds noise" + map[bool]string{true: " that is correlated over rounds"}[p.Every > 0] + "."
+			return s + ", by sums of which nobody sees the parts, and to which each of two aggregators adds noise."
 		}
 		s += ", each adding noise to a sum of which nobody sees the parts."
 	case !p.Trust.Is(dp.Protecting):
@@ -148,6 +151,9 @@ func tally(confusion [][]int64) (right, all int64) {
 
 // promise describes the protection of a single report.
 func promise(p Privacy) pair {
+	if p.Every > 0 {
+		return pair{"Noise of each aggregator in a release, in clip norms", number(p.Sigma)}
+	}
 	if p.SumNoise {
 		return pair{"Noise of each aggregator, in clip norms", number(p.Sigma)}
 	}
@@ -162,6 +168,14 @@ func promise(p Privacy) pair {
 		text += fmt.Sprintf(" (eps0 %s, and what covers rounding)", asked)
 	}
 	return pair{"ε₀ per report", text}
+}
+
+// takingPart says who is in a round.
+func takingPart(p Privacy) string {
+	if p.Every > 0 {
+		return fmt.Sprintf("in at most one of %d rounds", p.Every)
+	}
+	return map[dp.Participation]string{dp.All: "all clients", dp.Sampled: "a random sample", dp.CheckIn: "by own coin", dp.Once: "once in a pass"}[p.Participation]
 }
 
 func facts(r Run) []pair {
@@ -182,13 +196,8 @@ func facts(r Run) []pair {
 		list = append(list, pair{"Examples per client", count(p.PerClient)})
 	}
 	if p.Trust.Is(dp.Protecting) {
-		part := map[dp.Participation]string{dp.All: "all clients", dp.Sampled: "a random sample",
-			dp.CheckIn: "by own coin", dp.Once: "once in a pass"}[p.Participation]
-		if p.Every > 0 {
-			part = "at most one of any " + count(p.Every) + " rounds, by own count"
-		}
 		list = append(list,
-			pair{"Taking part", part},
+			pair{"Taking part", takingPart(p)},
 			pair{"Randomizer", strings.TrimSuffix(randomizerName(p), ", ")},
 			promise(p))
 	}
