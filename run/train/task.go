@@ -209,6 +209,9 @@ func (c Config) task() *Setup {
 	if blocks, err := c.blocks(); err == nil && c.Participation == dp.Once {
 		t.ReportsPerClient = blocks.Epochs(c.Rounds)
 	}
+	if c.Every > 0 {
+		t.ReportsPerClient = (c.Rounds + c.Every - 1) / c.Every
+	}
 	if c.Transport == splitAndMix {
 		t.Assumes = "one honest shuffler, which withholds rounds below the minimum, stands in place of the aggregators"
 	}

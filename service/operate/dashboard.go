@@ -322,10 +322,18 @@ func (v *pageWriter) planned(ctx context.Context, id [32]byte, t *train.Setup) f
 	}
 }
 
+// takesPart says who is in a round.
+func takesPart(c train.Config) string {
+	if c.Every > 0 {
+		return fmt.Sprintf("each client in at most one of %d rounds", c.Every)
+	}
+	return string(c.Participation)
+}
+
 func facts(t *train.Setup) []dashboard.Fact {
 	c := t.Config
 	list := []dashboard.Fact{
-		{Name: "Clients", Value: dashboard.Grouped(c.Population)}, {Name: "Taking part", Value: string(c.Participation)}, {Name: "Hidden by", Value: string(c.Trust)},
+		{Name: "Clients", Value: dashboard.Grouped(c.Population)}, {Name: "Taking part", Value: takesPart(c)}, {Name: "Hidden by", Value: string(c.Trust)},
 		{Name: "Fewest reports of a round", Value: dashboard.Grouped(t.Wire.MinReports)}, {Name: "Optimizer", Value: c.Optimizer},
 		{Name: "Model", Value: string(c.Model) + ", " + dashboard.Grouped(t.Wire.Mechanism.Dim) + " parameters"},
 	}
@@ -393,6 +401,11 @@ func published(s wire.Status, most int64) []dashboard.Fact {
 // mostReports is the most reports that one client sends in a task. For each void round
 // another one is announced, which asks for one more.
 func mostReports(t *train.Setup, s wire.Status) int64 {
+	if every := t.Wire.Every; every > 0 {
+		all := *t
+		all.Wire.Every = 0
+		return (mostReports(&all, s) + every - 1) / every
+	}
 	switch last := t.Wire.LastRound(); {
 	case t.Wire.Participation == dp.Once:
 		return t.ReportsPerClient
@@ -410,7 +423,7 @@ func promise(t *train.Setup, s wire.Status) report.Privacy {
 	c := t.Config
 	eps0, _ := t.LocalEps()
 	p := report.Privacy{Trust: t.Wire.Trust, Participation: t.Wire.Participation, Adjacency: dp.ReplaceOne, Population: c.Population,
-		Rounds: s.Charged, ReportsPerClient: mostReports(t, s), Randomizer: c.Randomizer, Eps0: eps0, Asked: c.Eps0, Messages: c.Messages, Sigma: c.Sigma, SumNoise: c.NoiseBy == vecsum.ByAggregators, Epsilon: float64(s.Eps),
+		Rounds: s.Charged, ReportsPerClient: mostReports(t, s), Randomizer: c.Randomizer, Eps0: eps0, Asked: c.Eps0, Messages: c.Messages, Sigma: c.Sigma, SumNoise: c.NoiseBy == vecsum.ByAggregators, Every: c.Every, Epsilon: float64(s.Eps),
 		Delta: s.Task.Delta, Method: s.Method, Source: s.Source, Status: dp.Proved, Assumes: t.Assumes, PerClient: c.PerClient,
 		Running: s.State == coordinator.Running}
 	if t.Data != nil {

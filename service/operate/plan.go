@@ -3,10 +3,12 @@ package operate
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/riffle-dp/riffle/dp"
 	round "github.com/riffle-dp/riffle/protocol/coordinator"
 	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/protocol/mechanism"
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
@@ -52,7 +54,17 @@ func charges(t setup, w wire.Task, limit ledger.Config, colluders int64) (entry 
 	if c.Participation == dp.Once { // one charge for an epoch
 		times = c.Blocks.Epochs(times)
 	}
-	entry, _, err = pure.Planned(reports)
+	if entry, _, err = pure.Planned(reports); err != nil || w.Every == 0 {
+		return entry, times, err
+	}
+	// Rounds of correlated noise cost together what the mechanism says; here each has an equal part.
+	sum, ok := c.Mechanism.(*mechanism.AggregatedSum)
+	if !ok {
+		return entry, 0, fmt.Errorf("operate: %q with clients in one of %d rounds", c.Mechanism.Facts().Name, w.Every)
+	}
+	all, err := sum.Charged(0, times, w.Every)
+	all.Sigma = min(all.Sigma*math.Sqrt(float64(times))*(1-0x1p-49), dp.MaxSigma)
+	entry.Event.Report = all
 	return entry, times, err
 }
 
