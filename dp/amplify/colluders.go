@@ -24,7 +24,7 @@ func honestReports(n, k, c int64) []Span {
 	}
 	for end := lo; end > least; { // the tail h < end
 		first := max(least, min(end-1, int64(mean-(mean-float64(end))*1.15)))
-		w := tail.UpperTail(k, k-end+1, rest, share)
+		w := math.Min(tail.UpperTail(k, k-end+1, rest, share), tail.UpperTail(n-k, n-c-end+1, share, rest))
 		if w < 1e-290 {
 			first, w = least, 1e-290
 		}
@@ -33,7 +33,7 @@ func honestReports(n, k, c int64) []Span {
 	}
 	for end := hi; end < most; { // the tail h > end
 		last := min(most, max(end+1, int64(mean+(float64(end)-mean)*1.15)))
-		w := tail.UpperTail(k, end+1, share, rest)
+		w := math.Min(tail.UpperTail(k, end+1, share, rest), tail.UpperTail(n-k, c-k+end+1, rest, share))
 		if w < 1e-290 {
 			last, w = most, 1e-290
 		}
@@ -60,8 +60,10 @@ func drawnBulk(n, k, c int64, left float64) []Span {
 	// For sampling without replacement Chernoff's bounds of Bin(k, (n−c)/n) hold (Hoeffding
 	// 1963, Theorem 4).
 	share, rest := float64(n-c)/float64(n), float64(c)/float64(n)
+	// n−k clients are drawn to stay away: n−c−h honest ones.
 	lo, hi := tail.Window(k, share, rest, left, left)
-	lo, hi = max(lo, 0, k-c), min(hi, k, n-c)
+	least, most := tail.Window(n-k, share, rest, left, left)
+	lo, hi = max(lo, n-c-most, 0, k-c), min(hi, n-c-least, k, n-c)
 	mean := float64(k) * share
 	width := blockWidth(arrivalError)
 	deviation := math.Sqrt(mean * rest)

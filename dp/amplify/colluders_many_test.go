@@ -31,9 +31,15 @@ func TestSumSmooth(t *testing.T) {
 // Colluders and drop-outs among 2^52 clients: weights add up to 1 or hardly more, ends cover the number, and
 // neither time nor memory grows as its deviation (400 million terms, several GB).
 func TestColludersAmongVeryMany(t *testing.T) {
+	for _, asked := range []int64{1 << 51, 1<<52 - 1<<40, 1<<52 - 1000} {
+		colludersAmong(t, asked)
+	}
+}
+
+func colludersAmong(t *testing.T, asked int64) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	a := FamilyArrival{Population: 1 << 52, Asked: 1 << 51, Gamma: .5, Colluders: 1 << 51}
+	a := FamilyArrival{Population: 1 << 52, Asked: asked, Gamma: .5, Colluders: 1 << 51}
 	blocks := a.spans(blockWidth(arrivalError))
 	runtime.ReadMemStats(&after)
 	if used := after.TotalAlloc - before.TotalAlloc; used > 1<<28 {
