@@ -9,13 +9,13 @@ import (
 var packages = []string{"account", "aggregator", "amplify", "audit", "batch", "bhttp", "certificate", "client", "config", "coordinator", "dashboard", "dataset",
 	"document", "dp", "durable", "endpoint", "envelope", "exchange", "experiment", "external", "feature", "figures", "gdp", "kernel", "ledger", "load", "measure", "mechanism", "mnist", "model",
 	"monotone", "netlab", "opener", "operate", "optimize", "picture", "pine", "plan", "pld", "prio3", "proved", "randomizer", "rdp", "registrar", "relay", "report", "rng", "safetensors", "sample", "seed",
-	"schedule", "shuffler", "simulate", "solve", "statistic", "store", "tail", "token", "tracedisk", "train", "vecsum", "wire"}
+	"schedule", "shuffler", "simulate", "solve", "statistic", "store", "tail", "toeplitz", "token", "tracedisk", "train", "vecsum", "wire"}
 
 // computing are the names of the packages that only compute and belong to no role or
 // configuration. Their names tell a reader nothing, so plainly removes them from the middle of
 // an error too.
 var computing = []string{"account", "amplify", "dataset", "dp", "feature", "gdp", "literature", "mechanism", "optimize", "pld", "randomizer", "rdp", "rng", "safetensors", "sample",
-	"schedule", "simulate", "statistic", "tail", "vecsum", "wire"}
+	"schedule", "simulate", "statistic", "tail", "toeplitz", "vecsum", "wire"}
 
 // plainly words an error for people: without package names at its beginning, and with a line
 // for each of several joined errors.
