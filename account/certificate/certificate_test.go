@@ -120,15 +120,19 @@ func unsafeChanges(d *certificate.Document) map[string]func() {
 		"Query.KHidden":       func() { q.KHidden = q.Sigma == 0 }, // of a removal it is true
 		"Query.Sigma":         func() { q.Sigma = math.Max(.001, .999*q.Sigma) },
 		"Claim.Method":        func() { c.Method = certificate.ClonesPLD },
-		"Claim.Eps":           func() { c.Eps *= .9999 },
-		"Claim.Delta":         func() { c.Delta *= .99 },
-		"Round.Step":          func() { r.Step *= .9999 },
-		"Round.Infinite":      func() { r.Infinite = 0x1p-160 },
-		"Round.Q":             func() { r.Q[len(r.Q)/4] *= .9 },
-		"Round.Times":         func() { r.Times-- },
-		"Round.Clones":        func() { r.Clones = 40 },
-		"Round.Reports":       func() { r.Reports = r.Reports[:1] },
-		"Round.Drawn":         func() { r.Drawn = []int64{1} },
+		"Claim.Eps": func() {
+			if c.Eps *= .9999; q.Sigma != 0 {
+				c.Eps *= .998 // claims on removals have a wider margin
+			}
+		},
+		"Claim.Delta":    func() { c.Delta *= .99 },
+		"Round.Step":     func() { r.Step *= .9999 },
+		"Round.Infinite": func() { r.Infinite = 0x1p-160 },
+		"Round.Q":        func() { r.Q[len(r.Q)/4] *= .9 },
+		"Round.Times":    func() { r.Times-- },
+		"Round.Clones":   func() { r.Clones = 40 },
+		"Round.Reports":  func() { r.Reports = r.Reports[:1] },
+		"Round.Drawn":    func() { r.Drawn = []int64{1} },
 
 		"Composition.Low":        func() { w.Low -= w.Points },
 		"Composition.Points":     func() { w.Points /= 4 },
@@ -143,9 +147,15 @@ func unsafeChanges(d *certificate.Document) map[string]func() {
 		"Composition.Total":      func() { w.Total *= .99 },
 	}
 	lower := func(r *certificate.Round) func() {
-		return func() {
-			if i := len(r.Lower) / 8; i+1 < r.Balance {
-				r.Lower[i] *= .9
+		return func() { // what goes to smaller losses is missing at the balance, which has a larger one
+			most := 0
+			for i, m := range r.Lower[:max(0, r.Balance-1)] {
+				if m > r.Lower[most] {
+					most = i
+				}
+			}
+			if r.Balance > 1 {
+				r.Lower[most] *= 1.1
 			}
 		}
 	}
