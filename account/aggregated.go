@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/riffle-dp/riffle/dp"
@@ -107,7 +106,7 @@ func (q Query) sumOfAggregators() (g Query, tail float64, err error) {
 	if err == nil && q.Every != 0 {
 		var s toeplitz.Strategy
 		if s, err = q.strategy(); err == nil {
-			worth, err = p.Together(s, 0, q.Rounds, q.Every)
+			worth = s.Together(worth, 0, q.Rounds, q.Every)
 		}
 	}
 	g.Sigma = min(worth, dp.MaxSigma)
@@ -140,7 +139,7 @@ func planAggregated(ctx context.Context, target float64, q Query, solve string) 
 		if err != nil {
 			return q, Reply{}, err
 		}
-		q.Sigma *= math.Sqrt(s.Squared(q.Rounds, q.Every)) * (1 + 0x1p-40)
+		q.Sigma = q.Sigma / s.Together(1, 0, q.Rounds, q.Every) * (1 + 0x1p-40)
 	}
 	r, err := Answer(ctx, q, "best")
 	if err != nil {

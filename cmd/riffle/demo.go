@@ -139,6 +139,9 @@ client, which learns from them. It says how to open the page, and waits for the 
 				}
 				task.NoiseBy = vecsum.ByAggregators
 			}
+			if task.Every != 0 && given("gamma") {
+				return usage("--gamma contradicts --every: with it clients count rounds and flip no coins")
+			}
 			if d.Full && task.Every != 0 {
 				return usage("--every contradicts --full, which has tokens: how many clients a round has costs nothing there")
 			}

@@ -30,30 +30,33 @@ func Describe() []string {
 	}
 }
 
-// KindBits are the bits of the strategies that New makes: weights are within 2^-9 of the best ones, and
+// kindBits are the bits of the strategies that New makes: weights are within 2^-9 of the best ones, and
 // whatever they are, what they cost is computed from themselves.
-const KindBits = 8
+const kindBits = 8
 
 // kindBuffers is the number of buffers of kind Buffers.
 const kindBuffers = 3
 
 // New returns the strategy of a kind for so many rounds, of which a client takes part in one of every.
 func New(kind Kind, rounds, every int64) (Strategy, error) {
-	made.Lock()
-	defer made.Unlock()
 	key := question{kind, rounds, every}
-	if s, ok := made.of[key]; ok {
-		s.Weights = slices.Clone(s.Weights)
-		return s, nil
-	}
-	s, err := build(kind, rounds, every)
-	if err == nil {
+	made.Lock()
+	s, ok := made.of[key]
+	made.Unlock()
+	if !ok {
+		var err error
+		if s, err = build(kind, rounds, every); err != nil {
+			return s, err
+		}
+		made.Lock()
+		defer made.Unlock()
 		if len(made.of) >= 64 || made.of == nil {
 			made.of = map[question]Strategy{}
 		}
-		made.of[key] = Strategy{s.Bits, slices.Clone(s.Weights)}
+		made.of[key] = s
 	}
-	return s, err
+	s.Weights = slices.Clone(s.Weights)
+	return s, nil
 }
 
 // made are strategies that New has returned: planning asks for the same one many times.
@@ -73,13 +76,13 @@ func build(kind Kind, rounds, every int64) (Strategy, error) {
 	}
 	switch kind {
 	case Band, "":
-		return Banded(rounds, every, KindBits)
+		return Banded(rounds, every, kindBits)
 	case Root:
-		return SquareRoot(int(min(rounds, every)), KindBits)
+		return SquareRoot(int(min(rounds, every)), kindBits)
 	case Buffers:
-		return Buffered(rounds, every, kindBuffers, KindBits)
+		return Buffered(rounds, every, kindBuffers, kindBits)
 	case Independent:
-		return Identity(KindBits), nil
+		return Identity(kindBits), nil
 	}
 	return Strategy{}, fmt.Errorf("toeplitz: strategy %q must be one of %v", kind, Kinds)
 }

@@ -104,6 +104,15 @@ func (s Strategy) Between(from, to, every int64) float64 {
 	return f
 }
 
+// Together returns the σ of one release, in sigma's unit, that costs what rounds from ≤ t < to add to what those
+// before cost, where sigma is the σ of a round's release over the weight of its own vectors: one release has
+// μ = 2/σ. +Inf: they add nothing.
+//
+// Rounded down. As Between it holds only together with all rounds before; what it refuses gives 0.
+func (s Strategy) Together(sigma float64, from, to, every int64) float64 {
+	return sigma / math.Sqrt(s.Between(from, to, every)) * (1 - 0x1p-49)
+}
+
 // rows returns m_t for t < len(Weights). Later ones repeat: m_t = m_{t−every}.
 func (s Strategy) rows(every int64) []int64 {
 	m := append([]int64(nil), s.Weights...)

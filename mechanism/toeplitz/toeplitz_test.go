@@ -99,3 +99,19 @@ func TestBandedGains(t *testing.T) {
 		}
 	}
 }
+
+// What cannot be counted is worth no noise, and rounds that add nothing any.
+func TestTogether(t *testing.T) {
+	s := Strategy{Bits: 1, Weights: []int64{2, 1}}
+	for _, c := range []struct {
+		from, to, every int64
+		want            float64
+	}{{0, 1, 3, 6}, {0, 2, 3, 6 / math.Sqrt(1.25)}, {1, 2, 3, 12}, {2, 3, 3, math.Inf(1)}, {-1, 2, 3, 0}, {2, 1, 3, 0}, {0, 1, 0, 0}} {
+		if got := s.Together(6, c.from, c.to, c.every); !(got <= c.want && got >= c.want*(1-1e-14)) {
+			t.Errorf("rounds %d to %d, every %d: %v, want %v", c.from, c.to, c.every, got, c.want)
+		}
+	}
+	if got := (Strategy{Bits: 1, Weights: []int64{2, 3}}).Together(6, 0, 1, 3); got != 0 {
+		t.Errorf("weights that rise: %v", got)
+	}
+}

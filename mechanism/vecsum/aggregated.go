@@ -184,7 +184,7 @@ func (p Aggregated) validate() error {
 // client and one aggregator's noise. Needs: one honest aggregator, which shows one sum a round;
 // ε of all rounds together at most MostEps. Source: vecsum.md, section 9, Theorem. Of correlated noise
 // it is the σ of one release over the weight of the round's own vectors, and what rounds cost together
-// follows from the strategy: see Together.
+// follows from the strategy: toeplitz.Strategy.Together.
 func (p Aggregated) Sigma(rounds int64) (sigma, tail float64, err error) {
 	if err := p.validate(); err != nil {
 		return 0, 0, err
@@ -194,26 +194,6 @@ func (p Aggregated) Sigma(rounds int64) (sigma, tail float64, err error) {
 	}
 	sigma = math.Sqrt(float64(p.Variance-spread)) / (p.half() * p.scale()) * (1 - 0x1p-49)
 	return sigma, smoothing(spread, p.Dim) * float64(rounds) * (1 + math.Exp(MostEps)) * (1 + 0x1p-40), nil
-}
-
-// Together returns the σ of one sum that costs what the rounds from ≤ t < to (from 0) of correlated noise cost
-// together, for a client that is in one of any every rounds at most: its μ ≤ 2/σ. The rounds count whether
-// anything was released of them or not.
-//
-// Result: rounded down; as for Sigma, whose tail is to be added. Needs: as for Sigma, and weights
-// of the strategy that p was made for. Source: toeplitz.md; vecsum.md, section 11.
-func (p Aggregated) Together(strategy toeplitz.Strategy, from, to, every int64) (sigma float64, err error) {
-	if err := strategy.Validate(); err != nil {
-		return 0, err
-	}
-	if every < 1 || from < 0 || to <= from {
-		return 0, fmt.Errorf("vecsum: rounds %d to %d, every %d, must be at least 1", from, to, every)
-	}
-	if strategy.Bits != p.Bits {
-		return 0, fmt.Errorf("vecsum: weights of %d bits, the noise is for %d", strategy.Bits, p.Bits)
-	}
-	one, _, err := p.Sigma(1)
-	return one / math.Sqrt(strategy.Between(from, to, every)) * (1 - 0x1p-49), err
 }
 
 // scale returns the weight of a round's own vectors in what is released.

@@ -2,7 +2,6 @@ package mechanism
 
 import (
 	"fmt"
-	"math"
 	"math/bits"
 
 	"github.com/riffle-dp/riffle/dp"
@@ -83,9 +82,8 @@ func (m *AggregatedSum) Correlation() (s toeplitz.Strategy, ok bool) {
 // `from` were charged before. Rounds that add nothing to what those before cost are charged as
 // dp.MaxSigma. Upper bound, proved: vecsum.md, section 11.
 func (m *AggregatedSum) Charged(from, to, every int64) (dp.Report, error) {
-	share := m.Strategy.Between(from, to, every)
 	r := m.promise
-	r.Sigma = min(m.promise.Sigma/math.Sqrt(share)*(1-0x1p-49), dp.MaxSigma)
+	r.Sigma = min(m.Strategy.Together(r.Sigma, from, to, every), dp.MaxSigma)
 	if to <= from || dp.CheckSigma(r.Sigma) != nil {
 		return dp.Report{}, fmt.Errorf("mechanism: rounds %d to %d, every %d, have no noise that can be charged: %w", from+1, to, every, dp.ErrNoBound)
 	}

@@ -110,7 +110,7 @@ func (c PrivacyConfig) queries() ([]planned, error) {
 		if err != nil {
 			return nil, err
 		}
-		worth := (1 - 0x1p-30) / math.Sqrt(s.Squared(c.Rounds, c.Every)) // rounds are charged one by one, each rounded up, and at least as dp.MaxSigma
+		worth := s.Together(1-0x1p-30, 0, c.Rounds, c.Every) // rounds are charged one by one, each rounded up, and at least as dp.MaxSigma
 		q.Participation, q.Gamma, q.Dropout, q.Rounds, q.Sigma = dp.All, 0, 0, 1, c.Sigma*worth
 		return []planned{{q, worth}}, nil
 	}
@@ -450,12 +450,12 @@ func (c PrivacyConfig) newAggregatedSum(dim int) (*mechanism.AggregatedSum, erro
 	if c.Proofs != "" {
 		users = max(users, 1<<32) // it costs nothing, and clients may join
 	}
+	p, err := vecsum.NewAggregated(users, dim, c.Clip, c.Sigma)
 	var strategy toeplitz.Strategy
-	p, err := vecsum.Aggregated{}, error(nil)
-	if c.Every == 0 {
-		p, err = vecsum.NewAggregated(users, dim, c.Clip, c.Sigma)
-	} else if strategy, err = c.correlation(); err == nil {
-		p, err = vecsum.NewCorrelated(users, dim, c.Clip, c.Sigma, strategy)
+	if c.Every != 0 {
+		if strategy, err = c.correlation(); err == nil {
+			p, err = vecsum.NewCorrelated(users, dim, c.Clip, c.Sigma, strategy)
+		}
 	}
 	if err != nil {
 		return nil, err
