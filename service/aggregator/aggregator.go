@@ -80,9 +80,6 @@ type Service struct {
 	order  [][32]byte
 	counts Counts
 	epochs map[[32]byte]wire.TokenKeys // by their digests; at most mostEpochs
-	// needed is, by task, the oldest round whose sum the last prepared round needs, where noise is
-	// correlated.
-	needed map[hash]int64
 }
 
 // Counts are the totals of an aggregator since it started.
@@ -137,7 +134,7 @@ func New(ctx context.Context, c Config) (*Service, error) {
 			return nil, err
 		}
 	}
-	return s, errors.Join(s.sweep(ctx, hash{}, 0), s.sweepHeld(ctx, time.Now()))
+	return s, errors.Join(s.sweep(ctx, hash{}, 0), s.sweepHeld(ctx, time.Now(), hash{}, 0))
 }
 
 // no returns an error that refuses a request.

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/riffle-dp/riffle/mechanism/vecsum/proved"
@@ -37,6 +36,10 @@ func heldName(announcement [32]byte, d hash) string {
 
 // heldTime is how long a share is held after the end of the rounds that need it: a coordinator may pause.
 const heldTime = 7 * 24 * time.Hour
+
+// mostRound is the longest round that prolongs it: clients take part in none that is longer, unless their
+// policies say so.
+const mostRound = 24 * time.Hour
 
 // earlier returns the shares of the rounds that the coordinator names, with their weights, and notes that
 // this round of the task is released for this announcement only.
@@ -108,50 +111,20 @@ func (s *Service) mix(ctx context.Context, j *job, sum *exchanged, earlier []pro
 		return err
 	}
 	rec.Held = sha256.Sum256(b)
-	long := time.Duration(j.announcement.Deadline-j.announcement.Opens) * time.Millisecond
-	rec.HeldUntil = time.UnixMilli(j.announcement.Deadline).Add(heldTime + 2*time.Duration(len(strategy.Weights))*long).Unix()
+	// The announced times are the coordinator's: they prolong what is held by two days a weight at most.
+	long := min(max(0, j.announcement.Deadline-j.announcement.Opens), mostRound.Milliseconds())
+	rec.HeldUntil = time.Now().Add(heldTime + 2*time.Duration(len(strategy.Weights))*time.Duration(long)*time.Millisecond).Unix()
 	return s.config.Store.PutObject(ctx, heldName(j.digest, rec.Held), b)
 }
 
 // sweepHeld deletes shares that no round needs any more: that no record names though the round was answered,
-// or that are old, or whose weight in the last round of the task that was prepared is 0.
-func (s *Service) sweepHeld(ctx context.Context, now time.Time) error {
-	names, err := s.config.Store.List(ctx, store.Objects, heldPrefix)
-	if err != nil {
-		return fmt.Errorf("aggregator: %w", err)
-	}
-	type held struct {
-		name string
-		rec  record
-	}
-	var all []held
-	for _, name := range names {
-		announcement, d, ok := parseNamed(heldPrefix, name)
-		if !ok {
-			continue
+// or that are old, or of a round of the task before the oldest one that the coming rounds need.
+func (s *Service) sweepHeld(ctx context.Context, now time.Time, task hash, oldest int64) error {
+	return s.secrets(ctx, heldPrefix, func(announcement [32]byte, d hash, rec record) {
+		if rec.Partial != (hash{}) && (rec.Held != d || now.Unix() > rec.HeldUntil) || rec.Task == task && rec.Round < oldest {
+			s.deleteHeld(ctx, heldName(announcement, d))
 		}
-		rec, _, err := s.load(ctx, announcement)
-		if errors.Is(err, store.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if rec.Partial != (hash{}) && (rec.Held != d || now.Unix() > rec.HeldUntil) {
-			s.deleteHeld(ctx, name)
-			continue
-		}
-		all = append(all, held{name, rec})
-	}
-	for _, h := range all {
-		s.mu.Lock()
-		needed := s.needed[h.rec.Task]
-		s.mu.Unlock()
-		if h.rec.Round < needed {
-			s.deleteHeld(ctx, h.name)
-		}
-	}
-	return nil
+	})
 }
 
 func (s *Service) deleteHeld(ctx context.Context, name string) {

@@ -513,7 +513,7 @@ func TestSweepHeld(t *testing.T) {
 	}
 	sweep := func(after time.Duration) []string {
 		t.Helper()
-		if err := w.s.sweepHeld(t.Context(), time.Now().Add(after)); err != nil {
+		if err := w.s.sweepHeld(t.Context(), time.Now().Add(after), hash{}, 0); err != nil {
 			t.Fatal(err)
 		}
 		return listedObjects(w.store, heldPrefix)

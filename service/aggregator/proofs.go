@@ -92,15 +92,9 @@ func (s *Service) createProved(ctx context.Context, j *job) error {
 	if err := s.history.fix(ctx, j.digest, b); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	if strategy, ok := j.proved.Correlation(); ok {
-		if s.needed == nil {
-			s.needed = map[hash]int64{}
-		}
-		s.needed[j.announcement.Task] = j.closed.Round - int64(len(strategy.Weights)) + 1
-	}
-	s.mu.Unlock()
-	if err := errors.Join(s.sweep(ctx, j.announcement.Task, j.closed.Round), s.sweepHeld(ctx, time.Now())); err != nil {
+	strategy, _ := j.proved.Correlation()
+	oldest := j.closed.Round + 1 - int64(len(strategy.Weights)) // whose sum this round needs
+	if err := errors.Join(s.sweep(ctx, j.announcement.Task, j.closed.Round), s.sweepHeld(ctx, time.Now(), j.announcement.Task, oldest)); err != nil {
 		s.config.Log.Warn("secrets of earlier rounds are not deleted yet", "error", err)
 	}
 	return nil
@@ -418,12 +412,22 @@ func noiseName(announcement [32]byte, d hash) string {
 // another, or of the task before the given round, because a task's rounds come one after the other. Other
 // noise of a round that names none stays, because another process may be about to.
 func (s *Service) sweep(ctx context.Context, task hash, before int64) error {
-	names, err := s.config.Store.List(ctx, store.Objects, noisePrefix)
+	return s.secrets(ctx, noisePrefix, func(announcement [32]byte, d hash, rec record) {
+		if rec.Partial != (hash{}) || rec.Task == task && rec.Round < before || rec.Noise != (hash{}) && rec.Noise != d {
+			s.forget(ctx, announcement, d)
+		}
+	})
+}
+
+// secrets calls f for each stored secret whose name begins with a prefix and has its round and its digest
+// after it, with the round's record.
+func (s *Service) secrets(ctx context.Context, prefix string, f func(announcement [32]byte, d hash, rec record)) error {
+	names, err := s.config.Store.List(ctx, store.Objects, prefix)
 	if err != nil {
 		return fmt.Errorf("aggregator: %w", err)
 	}
 	for _, name := range names {
-		announcement, d, ok := parseNamed(noisePrefix, name)
+		announcement, d, ok := parseNamed(prefix, name)
 		if !ok {
 			continue
 		}
@@ -434,9 +438,7 @@ func (s *Service) sweep(ctx context.Context, task hash, before int64) error {
 		if err != nil {
 			return err
 		}
-		if rec.Partial != (hash{}) || rec.Task == task && rec.Round < before || rec.Noise != (hash{}) && rec.Noise != d {
-			s.forget(ctx, announcement, d)
-		}
+		f(announcement, d, rec)
 	}
 	return nil
 }
