@@ -134,10 +134,9 @@ client, which learns from them. It says how to open the page, and waits for the 
 				if !given("trust") {
 					d.Trust = dp.Trust(dp.TrustNames(dp.SumsOnly)[0])
 				}
-				if d.Trust.Is(dp.SumsOnly) && !given("proofs") {
-					task.Proofs = wire.ProofsPine
+				if d.Trust.Is(dp.SumsOnly) {
+					task.NoiseBy, task.Proofs = vecsum.ByAggregators, wire.ProofsPine // the one kind of proofs
 				}
-				task.NoiseBy = vecsum.ByAggregators
 			}
 			if task.Every != 0 && given("gamma") {
 				return usage("--gamma contradicts --every: with it clients count rounds and flip no coins")
