@@ -11,8 +11,14 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
-// aggregated says whether the question is about a vector sum whose noise the aggregators add.
-func (q Query) aggregated() bool { return q.isSum() && q.NoiseBy == vecsum.ByAggregators }
+// aggregated says whether the question is about a vector sum whose noise is no part of the vectors: the
+// aggregators add it, or it is correlated and clients send it apart.
+func (q Query) aggregated() bool {
+	return q.isSum() && (q.NoiseBy == vecsum.ByAggregators || q.Every != 0 || q.Strategy != "")
+}
+
+// byClients says whether clients add the noise.
+func (q Query) byClients() bool { return q.NoiseBy == "" || q.NoiseBy == vecsum.ByClients }
 
 // ofSum returns the question about sums with Gaussian noise of Sigma.
 func (q Query) ofSum() Query {
@@ -29,12 +35,20 @@ func (q Query) ofSum() Query {
 	return q
 }
 
-// validateAggregated is Validate for a question about a vector sum whose noise the aggregators
-// add.
+// validateAggregated is Validate for a question about a vector sum whose noise is no part of the vectors.
 func (q Query) validateAggregated() error {
 	only := q.Sum
 	only.Dim = 0
+	if q.byClients() {
+		only.MinUsers, only.Honest = 0, 0
+	}
 	switch {
+	case q.byClients() && only != (vecsum.Params{}):
+		return fmt.Errorf("account: every = %d: grid and noise are of noise that is a part of clients' vectors: give sigma, dim, n-min and honest", q.Every)
+	case q.byClients() && q.Every == 0:
+		return fmt.Errorf("account: strategy %q goes with every, the number of rounds of which a client takes part in one at most", q.Strategy)
+	case q.byClients() && q.Colluders != 0:
+		return fmt.Errorf("account: colluders = %d: of a vector sum give the fraction honest, which adds noise", q.Colluders)
 	case only != (vecsum.Params{}):
 		return errors.New("account: grid, noise, n-min and honest are of noise that clients add: with noise-by aggregators give sigma and dim")
 	case q.Trust != "" && !q.Trust.Is(dp.SumsOnly):
@@ -89,9 +103,28 @@ func (q Query) design() (vecsum.Aggregated, error) {
 		if err != nil {
 			return vecsum.Aggregated{}, err
 		}
+		if q.byClients() {
+			q = q.withClients()
+			return vecsum.NewCorrelatedByClients(q.Population, q.Sum.MinUsers, q.Sum.Honest, q.Sum.Dim, 1, q.Sigma, s)
+		}
 		return vecsum.NewCorrelated(min(q.Population, 1<<32), q.Sum.Dim, 1, q.Sigma, s)
 	}
 	return vecsum.NewAggregated(min(q.Population, 1<<32), q.Sum.Dim, 1, q.Sigma)
+}
+
+// withClients fills in what a question about correlated noise of clients says of them. In a round comes one
+// client of Every.
+func (q Query) withClients() Query {
+	if q.Every != 0 && q.byClients() {
+		q.NoiseBy = vecsum.ByClients
+		if q.Sum.MinUsers == 0 {
+			q.Sum.MinUsers = min(Surely(q.Population, (1-q.Dropout)/float64(q.Every)), q.Population)
+		}
+		if q.Sum.Honest == 0 {
+			q.Sum.Honest = 1
+		}
+	}
+	return q
 }
 
 // sumOfAggregators returns a question about sums with Gaussian noise. Its answer, with tail added to
@@ -115,13 +148,13 @@ func (q Query) sumOfAggregators() (g Query, tail float64, err error) {
 
 // mostEps refuses an ε for which what rounding adds to δ is not known to be small.
 func mostEps(eps float64) error {
-	return refuse("epsilon = %.4g: noise of aggregators is counted up to %d", eps, vecsum.MostEps)
+	return refuse("epsilon = %.4g: noise that is no part of clients' vectors is counted up to %d", eps, vecsum.MostEps)
 }
 
 // planAggregated returns the least sigma for which the tightest bound is at most target.
 func planAggregated(ctx context.Context, target float64, q Query, solve string) (Query, Reply, error) {
 	if solve != "sigma" {
-		return q, Reply{}, fmt.Errorf("account: cannot solve for %q of a sum to which aggregators add the noise: want sigma", solve)
+		return q, Reply{}, fmt.Errorf("account: cannot solve for %q of a sum whose noise is no part of clients' vectors: want sigma", solve)
 	}
 	q.Sigma = dp.MaxSigma / 1e6
 	if err := q.Validate(); err != nil {

@@ -40,11 +40,13 @@ type Document struct {
 type DocumentDesign struct {
 	Steps int64 `json:"steps"` // integer steps in a clip norm
 	Bound int64 `json:"bound"` // largest norm of a rounded vector, in steps
-	// Variance is the parameter of each aggregator's discrete Gaussian noise on a coordinate, in
+	// Variance is the parameter of each aggregator's discrete Gaussian noise on a coordinate, or of each client's, in
 	// squared steps.
 	Variance uint64 `json:"variance"`
-	// Released is the standard deviation of both aggregators' noise on a coordinate of the sum, in
-	// clip norms: sqrt(2) times what one alone has. Sigma of the query counts one.
+	// NoiseBound is the largest norm of one client's noise, in those steps; absent if aggregators add it.
+	NoiseBound int64 `json:"noise_bound,omitempty"`
+	// Released is the standard deviation of all noise on a coordinate of the sum, in clip norms: of both aggregators',
+	// sqrt(2) times what one alone has, or of n_min clients'. Sigma of the query counts one, or the honest ones.
 	Released float64 `json:"sigma_released"`
 	// Weights are those that sums have in what is released of a round, its own first, in units of
 	// 2^-Bits, if the noise is correlated over rounds. Variance and Released are of such a release. Gain is the ratio
@@ -158,7 +160,7 @@ func (r Reply) Document() Document {
 	return out
 }
 
-// documentDesign returns the design of a vector sum whose noise the aggregators add, nil for any
+// documentDesign returns the design of a vector sum whose noise is no part of clients' vectors, nil for any
 // other question.
 func (q Query) documentDesign() *DocumentDesign {
 	if !q.aggregated() {
@@ -168,7 +170,11 @@ func (q Query) documentDesign() *DocumentDesign {
 	if err != nil {
 		return nil
 	}
-	d := &DocumentDesign{Steps: p.Steps, Bound: p.Bound, Variance: p.Variance, Released: math.Ldexp(math.Sqrt(2*float64(p.Variance))/float64(p.Steps), -p.Bits)}
+	released := float64(2 * p.Variance) // of both aggregators
+	if p.ByClients() {
+		released = float64(p.MinUsers) * float64(p.Variance)
+	}
+	d := &DocumentDesign{Steps: p.Steps, Bound: p.Bound, Variance: p.Variance, NoiseBound: p.NoiseBound(), Released: math.Ldexp(math.Sqrt(released)/float64(p.Steps), -p.Bits)}
 	if q.Every == 0 {
 		return d
 	}

@@ -71,7 +71,8 @@ type Query struct {
 	// Every, if not 0, says that each client takes part in at most one of so many consecutive rounds, by
 	// its own count, and that the noise is correlated over rounds by Strategy; Sigma is then
 	// that of one round's release (vecsum.Aggregated.Sigma). Who takes part is no secret, so Participation
-	// is dp.All. It needs noise by aggregators.
+	// is dp.All. With noise by clients Sigma is that of the share Honest of MinUsers clients together, of which Sum says no
+	// more besides Dim; by default they are what Surely returns of one client in Every.
 	Every int64
 	// Strategy says how the noise is correlated; "": toeplitz.Band.
 	Strategy toeplitz.Kind
@@ -86,7 +87,7 @@ func (q Query) Validate() error {
 	case q.isSum():
 		return q.validateSum()
 	case q.Every != 0 || q.Strategy != "":
-		return fmt.Errorf("account: every = %d and strategy %q go with class %s and noise by %s", q.Every, q.Strategy, VectorSumClass, vecsum.ByAggregators)
+		return fmt.Errorf("account: every = %d and strategy %q go with class %s", q.Every, q.Strategy, VectorSumClass)
 	case q.NoiseBy != "":
 		return fmt.Errorf("account: noise-by %s goes with class %s, not %q", q.NoiseBy, VectorSumClass, q.Class)
 	case q.Sum != (vecsum.Params{}):

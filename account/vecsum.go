@@ -63,12 +63,10 @@ func (q Query) withSumDefaults() Query {
 func (q Query) validateSum() error {
 	a := q
 	switch {
+	case q.NoiseBy != "" && q.NoiseBy != vecsum.ByClients && q.NoiseBy != vecsum.ByAggregators:
+		return fmt.Errorf("account: noise-by %q must be %s or %s", q.NoiseBy, vecsum.ByClients, vecsum.ByAggregators)
 	case q.aggregated():
 		return q.validateAggregated()
-	case q.NoiseBy != "" && q.NoiseBy != vecsum.ByClients:
-		return fmt.Errorf("account: noise-by %q must be %s or %s", q.NoiseBy, vecsum.ByClients, vecsum.ByAggregators)
-	case q.Every != 0 || q.Strategy != "":
-		return fmt.Errorf("account: every = %d and strategy %q go with noise by %s", q.Every, q.Strategy, vecsum.ByAggregators)
 	case a.Eps0 != 0 || a.Sigma != 0 || a.Symbols != 0 || a.TV != 0:
 		return fmt.Errorf("account: eps0 = %v, sigma = %v, symbols = %d, total variation %v are of single reports: a vector sum has its own noise",
 			a.Eps0, a.Sigma, a.Symbols, a.TV)
@@ -136,7 +134,7 @@ type sumComputation func(ctx context.Context, q Query) (answer, error)
 
 // answerSum is Answer for a valid query about vector sums (vecsum.md).
 func answerSum(ctx context.Context, q Query, which string) (Reply, error) {
-	if !q.aggregated() {
+	if q = q.withClients(); !q.aggregated() {
 		q = q.withSumDefaults()
 	}
 	q.Trust = dp.VectorSum
@@ -174,7 +172,7 @@ func (q Query) alwaysNote() string {
 // sumGDP computes vecsum-gdp.
 func sumGDP(_ context.Context, q Query) (answer, error) {
 	if q.aggregated() {
-		return answer{}, refuse("for noise that clients add")
+		return answer{}, refuse("for noise that is a part of clients' vectors")
 	}
 	if q.AskDelta {
 		delta, err := q.Sum.Delta(q.Eps, q.times())
@@ -375,7 +373,7 @@ func paperSum(method string) sumComputation {
 	}
 	return func(_ context.Context, q Query) (answer, error) {
 		if q.aggregated() {
-			return answer{}, refuse("for noise that clients add")
+			return answer{}, refuse("for noise that is a part of clients' vectors")
 		}
 		if q.times() > 1 {
 			return answer{}, fmt.Errorf("stated for one round, not %d: %w", q.times(), dp.ErrNoBound)

@@ -130,12 +130,15 @@ client, which learns from them. It says how to open the page, and waits for the 
 			case d.Gradients != "" && !given("clients"):
 				d.Clients = 0
 			}
-			if task.Every != 0 { // its noise is the aggregators'
+			if task.Every == 0 && given("noise-by") {
+				return usage("--noise-by goes with --every here: otherwise --proofs says who adds the noise")
+			}
+			if task.Every != 0 {
 				if !given("trust") {
 					d.Trust = dp.Trust(dp.TrustNames(dp.SumsOnly)[0])
 				}
 				if d.Trust.Is(dp.SumsOnly) {
-					task.NoiseBy, task.Proofs = vecsum.ByAggregators, wire.ProofsPine // the one kind of proofs
+					task.Proofs = wire.ProofsPine // the one kind of proofs
 				}
 			}
 			if task.Every != 0 && given("gamma") {
@@ -211,6 +214,7 @@ client, which learns from them. It says how to open the page, and waits for the 
 		{Name: "receipts", Into: &d.Receipts, Help: "publish after each round which receipts arrived; the clients look for theirs"},
 		{Name: "proofs", Into: &task.Proofs, Values: valuesOf("proofs"), Help: "with --trust " + dp.AnyTrust(dp.SumsOnly) + ": reports prove their norm (%s), and the aggregators add the noise (default: none)"},
 		{Name: "every", Into: &task.Every, Range: "[2, 1000]", Help: "vector sums with proofs whose noise is correlated over rounds: each client takes part in at most one of so many consecutive rounds, by its own count (default: none)"},
+		{Name: "noise-by", Into: &task.NoiseBy, Values: []string{string(vecsum.ByClients), string(vecsum.ByAggregators) + "\tthe default"}, Help: "with --every: who adds the noise, %s"},
 		{Name: "full", Into: &d.Full, Help: "all that keeps liars and operators honest: proofs, receipts, a registrar with tokens, a relay"},
 		{Name: "measure", Into: &d.Measure, Help: "a second task asks how many clients are of what age, on the same budget"},
 		{Name: "guard", Into: &guard, Help: "keep the last good model where its evaluation falls by more, as accuracy:0.05 (default: none)"},

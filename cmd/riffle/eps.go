@@ -32,7 +32,7 @@ func (p *protocolFlags) flags(cmd *cobra.Command) {
 		{Name: "participation", Into: &p.asked.Participation, Default: string(dp.All), Values: valuesOf("participation"), Help: "%s"},
 		{Name: "eps0", Into: &p.asked.Eps0, Help: "local privacy parameter of each report"},
 		{Name: "cross-eps0", Into: &p.asked.CrossEps0, Help: "clients have different randomizers: log of the most by which the chance of an outcome for one client, whose report has --eps0, exceeds that for any other, whatever they hold (default: eps0)"},
-		{Name: "sigma", Into: &p.asked.Sigma, Help: "noise of each report in units of the clip norm, with --randomizer gaussian; of the sum, with --noise-by aggregators"},
+		{Name: "sigma", Into: &p.asked.Sigma, Help: "noise of each report in units of the clip norm, with --randomizer gaussian; of the sum, with --noise-by aggregators or --every"},
 		{Name: "n", Into: &p.asked.Population, Help: "clients (1e6 notation is fine)"},
 		{Name: "k", Into: &p.asked.Reports, Help: "reports a round, with sampled or once"},
 		{Name: "gamma", Into: &p.asked.Gamma, Help: "each client's chance to take part, with check-in"},
@@ -298,7 +298,11 @@ func printReply(w io.Writer, r account.Reply, more reportFacts) error {
 	if r.Query.Class == account.VectorSumClass {
 		p.line("%s", describeSum(r.Query))
 		if d := r.Document().Design; d != nil {
-			p.line("released with the noise of both: deviation %.5g clip norms a coordinate", d.Released)
+			who := "both"
+			if r.Query.NoiseBy != vecsum.ByAggregators {
+				who = fmt.Sprintf("%d clients", r.Query.Sum.MinUsers)
+			}
+			p.line("released with the noise of %s: deviation %.5g clip norms a coordinate", who, d.Released)
 			if r.Query.Every > 0 {
 				p.line("correlated over rounds (%s, %s): sums over rounds have 1/%.4g of the noise of independent noise that costs as much",
 					cmp.Or(r.Query.Strategy, toeplitz.Band), counted(len(d.Weights), "weight"), d.Gain)

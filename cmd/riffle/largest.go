@@ -166,7 +166,7 @@ func (p *protocolFlags) named(eps0 float64) (randomizer.Randomizer, bool, error)
 // largest returns the distance by which one report of an answer can move a mean, in clip
 // norms over n; 0: not known.
 func (p *protocolFlags) largest(r account.Reply) float64 {
-	if r.Query.NoiseBy == vecsum.ByAggregators {
+	if r.Query.NoiseBy == vecsum.ByAggregators || r.Query.Every != 0 {
 		return 0 // as much as the proofs let pass
 	}
 	if r.Query.Class == account.VectorSumClass {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/durable"
-	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/page/dashboard"
 	"github.com/riffle-dp/riffle/page/report"
 	"github.com/riffle-dp/riffle/run/train"
@@ -118,7 +117,7 @@ func privacyOf(r *train.Run) report.Privacy {
 	eps0, _ := r.LocalEps()
 	return report.Privacy{
 		Trust: c.Trust.Recorded(), Participation: c.Participation, Adjacency: dp.ReplaceOne,
-		Population: c.Population, ReportsPerClient: r.ReportsPerClient, Randomizer: r.Mechanism.Facts().Name, Eps0: eps0, Asked: c.Eps0, Messages: c.Messages, Sigma: c.Sigma, SumNoise: c.NoiseBy == vecsum.ByAggregators, Every: c.Every,
+		Population: c.Population, ReportsPerClient: r.ReportsPerClient, Randomizer: r.Mechanism.Facts().Name, Eps0: eps0, Asked: c.Eps0, Messages: c.Messages, Sigma: c.Sigma, SumNoise: c.NoiseOfSum(), Every: c.Every, Honest: r.NoisyClients(),
 		Delta: c.Delta, Status: dp.Proved, Simulated: true, Assumes: r.Assumes, PublicExamples: int64(r.Data.Public), PerClient: c.PerClient,
 	}
 }

@@ -283,6 +283,10 @@ func mechanism(r *train.Run) string {
 		}
 		return text
 	}
+	if n := r.NoisyClients(); n > 0 {
+		return fmt.Sprintf("vector sum, noise of %d clients together worth sigma = %.4g clip norms, correlated over rounds (%s), each client in at most one of %d",
+			n, r.Config.Sigma, cmp.Or(r.Config.Strategy, toeplitz.Band), r.Config.Every)
+	}
 	if r.Config.Trust.Is(dp.SumsOnly) {
 		return fmt.Sprintf("%s, each client's noise worth sigma = %.4g clip norms", r.Mechanism.Facts().Name, r.Config.Sigma)
 	}

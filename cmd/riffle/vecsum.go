@@ -31,12 +31,16 @@ type sumFlags struct {
 
 var sumFlagNames = []string{"dim", "noise", "noise-bits", "variance", "grid", "n-min", "honest", "noise-by", "every", "strategy"}
 
-// ofClients are the flags for noise that clients add.
-var ofClients = []string{"noise", "noise-bits", "variance", "grid", "n-min", "honest"}
+// ofVectors are the flags for noise that is a part of clients' vectors.
+var ofVectors = []string{"noise", "noise-bits", "variance", "grid"}
 
-// aggregated says whether the flags describe a vector sum whose noise the aggregators add.
+// ofClients are the flags for noise that clients add.
+var ofClients = append([]string{"n-min", "honest"}, ofVectors...)
+
+// aggregated says whether the flags describe a vector sum whose noise is no part of clients' vectors: the
+// aggregators add it, or it is correlated over rounds.
 func (p *protocolFlags) aggregated() bool {
-	return p.class == vecsumName && p.vecsum.by == vecsum.ByAggregators
+	return p.class == vecsumName && (p.vecsum.by == vecsum.ByAggregators || p.vecsum.every != 0)
 }
 
 func (s *sumFlags) flags(cmd *cobra.Command) {
@@ -47,7 +51,7 @@ func (s *sumFlags) flags(cmd *cobra.Command) {
 	s.noiseFlags(cmd)
 	s.byFlag(cmd)
 	bind(cmd, setting.Table{
-		{Name: "every", Into: &s.every, Help: "with --noise-by aggregators: each client takes part in at most one of so many consecutive rounds, by its own count, and the noise is correlated over rounds"},
+		{Name: "every", Into: &s.every, Help: "with --sigma: each client takes part in at most one of so many consecutive rounds, by its own count, and the noise is correlated over rounds; clients send theirs apart"},
 		{Name: "strategy", Into: &s.strategy, Values: toeplitz.Describe(), Help: "how the noise of --every is correlated: %s"},
 	})
 }
@@ -95,7 +99,7 @@ func (p *protocolFlags) sum(fs *pflag.FlagSet) (bool, error) {
 		return false, nil
 	}
 	for _, name := range single {
-		if p.aggregated() && (name == "sigma" || name == "colluders") {
+		if p.aggregated() && (name == "sigma" || name == "colluders" && p.vecsum.by == vecsum.ByAggregators) {
 			continue // the sum's noise has a sigma, and chance hides nobody among colluders
 		}
 		if fs.Changed(name) {
@@ -108,24 +112,25 @@ func (p *protocolFlags) sum(fs *pflag.FlagSet) (bool, error) {
 	if p.adjacency != dp.ReplaceOne {
 		return true, usage("--adjacency %s is refused with --randomizer %s: bounds are for a client replaced", p.adjacency, vecsumName)
 	}
-	if !p.aggregated() {
-		for _, name := range []string{"every", "strategy"} {
-			if fs.Changed(name) {
-				return true, usage("--%s is of noise that aggregators add: give --noise-by aggregators, --sigma and --dim", name)
-			}
-		}
-	}
 	if fs.Changed("strategy") && !fs.Changed("every") {
 		return true, usage("--strategy goes with --every, the number of rounds of which a client takes part in one at most")
 	}
 	if fs.Changed("every") && p.vecsum.every == 0 {
 		return true, usage("--every 0 must be at least 2")
 	}
-	if p.aggregated() {
-		for _, name := range ofClients {
-			if fs.Changed(name) {
-				return true, usage("--%s is of noise that clients add: with --noise-by aggregators give --sigma and --dim", name)
-			}
+	refused := ofClients
+	switch {
+	case !p.aggregated():
+		refused = nil
+	case p.vecsum.by == vecsum.ByClients:
+		refused = ofVectors
+	}
+	for _, name := range refused {
+		if fs.Changed(name) && p.vecsum.by == vecsum.ByClients {
+			return true, usage("--%s is of noise that is a part of clients' vectors: with --every give --sigma and --dim", name)
+		}
+		if fs.Changed(name) {
+			return true, usage("--%s is of noise that clients add: with --noise-by aggregators give --sigma and --dim", name)
 		}
 	}
 	return true, p.vecsum.check(fs)
@@ -151,6 +156,9 @@ func (s *sumFlags) params() vecsum.Params {
 	if s.by == vecsum.ByAggregators {
 		return vecsum.Params{Dim: int(s.dim)}
 	}
+	if s.every != 0 {
+		return vecsum.Params{MinUsers: s.nMin, Honest: s.honest, Dim: int(s.dim)}
+	}
 	return vecsum.Params{MinUsers: s.nMin, Honest: s.honest, Dim: int(s.dim), Grid: s.grid,
 		Noise: vecsum.Noise{Kind: s.noise, Bits: s.bits, Variance: s.variance}}
 }
@@ -166,6 +174,9 @@ func describeSum(q account.Query) string {
 	p := q.Sum
 	if q.NoiseBy == vecsum.ByAggregators {
 		return fmt.Sprintf("sums of %d coordinates, each aggregator's noise worth sigma = %g clip norms, whoever the clients are", p.Dim, q.Sigma)
+	}
+	if q.Every != 0 {
+		return fmt.Sprintf("sums of %d coordinates, the noise of %g of n-min = %d clients together worth sigma = %g clip norms", p.Dim, p.Honest, p.MinUsers, q.Sigma)
 	}
 	return fmt.Sprintf("sums of %d coordinates, %d grid steps, %s a client and coordinate, n-min = %d, honest = %g",
 		p.Dim, p.Grid, describeNoise(p.Noise), p.MinUsers, p.Honest)

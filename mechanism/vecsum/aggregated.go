@@ -23,9 +23,10 @@ const (
 	ByAggregators NoiseBy = "aggregators"
 )
 
-// Aggregated describes one round of a vector sum whose noise the aggregators add. Clients only
-// round their vectors to integers; an aggregator adds discrete Gaussian noise to its share of
-// the sum. vecsum.md, section 9, has the theorem.
+// Aggregated describes one round of a vector sum of which aggregators release no more than the sum with
+// noise that is no part of the vectors. Clients round their vectors to integers; an aggregator adds
+// discrete Gaussian noise to its share of the sum, or the share of the sum of noise vectors that clients
+// sent apart (MinUsers). vecsum.md, sections 9 and 12, have the theorems.
 type Aggregated struct {
 	Users  int64   // the most clients of a round; required
 	Dim    int     // d, the length of an input; required
@@ -35,7 +36,7 @@ type Aggregated struct {
 	// rounded inputs meet: Steps + √d/2, of counts Steps·√Ones.
 	Bound int64
 	// Variance is the parameter σ² of each aggregator's discrete Gaussian noise on a coordinate,
-	// in squared steps. Required.
+	// or of each client's, in squared steps. Required.
 	Variance uint64
 	// Ones, if not 0, makes this a round of counts, with Radius √Ones: see Params.
 	Ones int
@@ -45,6 +46,12 @@ type Aggregated struct {
 	// the sum of all weights. 0 and 0: a round's own sum is released.
 	Bits   int
 	Weight int64
+	// MinUsers, if not 0, says that clients add the noise, each a vector of it apart from its own, and is the
+	// fewest clients of a round that is released; rounds of fewer are void. It goes with
+	// correlated noise only.
+	MinUsers int64
+	// Honest is the share of any MinUsers clients of a round whose noise is relied on; required with MinUsers.
+	Honest float64
 }
 
 // aggregators is the number of aggregators, each of which adds noise.
@@ -128,10 +135,19 @@ func (p Aggregated) withNoise(sigma float64) (Aggregated, error) {
 		if s := sigma * p.half() * p.scale(); s <= mostDeviation*(1-0x1p-20) && p.Steps > 0 {
 			// Rounded up by more than floating point may have lost.
 			p.Variance = uint64(math.Ceil(s*s*(1+0x1p-40))) + spread + 1
-			break
+			if p.ByClients() {
+				p.Variance = p.each(p.Variance)
+			}
+			if !p.ByClients() || p.checkClients() == nil {
+				break
+			}
 		}
 		if radius == leastSteps {
-			return Aggregated{}, fmt.Errorf("vecsum: sigma = %v is more noise than aggregators can draw in dimension %d: %w", sigma, p.Dim, dp.ErrNoBound)
+			who := "aggregators"
+			if p.ByClients() {
+				who = "clients"
+			}
+			return Aggregated{}, fmt.Errorf("vecsum: sigma = %v is more noise than %s can draw in dimension %d: %w", sigma, who, p.Dim, dp.ErrNoBound)
 		}
 	}
 	return p, p.validate()
@@ -169,7 +185,12 @@ func (p Aggregated) validate() error {
 		return fmt.Errorf("vecsum: weights of %d in all must be 0, or at least 2^%d and at most 2^40", p.Weight, p.Bits)
 	case p.Ones > 0 && p.Weight > 0:
 		return fmt.Errorf("vecsum: ones = %d, counts have no weights: one differs from none by more than half of what two differ", p.Ones)
-	case p.most(p.Users) >= 1<<61:
+	case p.MinUsers != 0 || p.Honest != 0:
+		if err := p.checkClients(); err != nil {
+			return err
+		}
+	}
+	if p.most(p.Users) >= 1<<61 {
 		return fmt.Errorf("vecsum: counts of %d users, with weights of %d, exceed 2^61", p.Users, max(1, p.Weight))
 	}
 	return nil
@@ -182,7 +203,8 @@ func (p Aggregated) validate() error {
 //
 // Result: σ rounded down, tail rounded up; replace-one, for an observer that knows all but one
 // client and one aggregator's noise. Needs: one honest aggregator, which shows one sum a round;
-// ε of all rounds together at most MostEps. Source: vecsum.md, section 9, Theorem. Of correlated noise
+// ε of all rounds together at most MostEps. Source: vecsum.md, section 9, Theorem. With noise of clients
+// (MinUsers) the observer may have all clients but ⌊Honest·MinUsers⌋ of each round that is released, which are needed, too: section 12. Of correlated noise
 // it is the σ of one release over the weight of the round's own vectors, and what rounds cost together
 // follows from the strategy: toeplitz.Strategy.Together.
 func (p Aggregated) Sigma(rounds int64) (sigma, tail float64, err error) {
@@ -192,8 +214,12 @@ func (p Aggregated) Sigma(rounds int64) (sigma, tail float64, err error) {
 	if rounds < 1 {
 		return 0, 0, fmt.Errorf("vecsum: rounds = %d must be at least 1", rounds)
 	}
-	sigma = math.Sqrt(float64(p.Variance-spread)) / (p.half() * p.scale()) * (1 - 0x1p-49)
-	return sigma, smoothing(spread, p.Dim) * float64(rounds) * (1 + math.Exp(MostEps)) * (1 + 0x1p-40), nil
+	variance, lost := p.Variance, smoothing(spread, p.Dim)
+	if p.ByClients() {
+		variance, lost = p.honestNoise()
+	}
+	sigma = math.Sqrt(float64(variance-spread)) / (p.half() * p.scale()) * (1 - 0x1p-49)
+	return sigma, lost * float64(rounds) * (1 + math.Exp(MostEps)) * (1 + 0x1p-40), nil
 }
 
 // scale returns the weight of a round's own vectors in what is released.
@@ -201,7 +227,16 @@ func (p Aggregated) scale() float64 { return math.Ldexp(1, p.Bits) }
 
 // most bounds a coordinate of what is released of so many clients of each round, with probability 1 − e^−60.
 func (p Aggregated) most(clients int64) float64 {
-	return float64(clients)*float64(p.Bound)*float64(max(1, p.Weight)) + p.reach()
+	return float64(clients)*float64(p.Bound)*float64(max(1, p.Weight)) + p.reach(clients)
+}
+
+// noise returns the parameter σ² of the noise in a release of so many clients' round: of both aggregators
+// together, or of all clients.
+func (p Aggregated) noise(clients int64) float64 {
+	if p.ByClients() {
+		return float64(clients) * float64(p.Variance)
+	}
+	return aggregators * float64(p.Variance)
 }
 
 // half returns half the largest distance of two rounded inputs, in steps; of counts to the rounding
@@ -268,17 +303,22 @@ func (p Aggregated) once(src rng.Source, words []uint64, scale float64, x []floa
 }
 
 // AddNoise adds the noise of all aggregators to the sum of so many clients' rounded inputs. It is
-// to be called once a round.
+// to be called once a round. The noise of clients is one draw of their sum's law, but for less than
+// the tail that Sigma returns.
 func (p Aggregated) AddNoise(src rng.Source, sum []int64, clients int64) error {
 	if err := p.check(sum, clients); err != nil {
 		return err
 	}
-	g, err := sample.NewDiscreteGaussian(sample.Ratio{Num: p.Variance, Den: 1})
-	if err != nil {
-		return fmt.Errorf("vecsum: %w", err)
+	parts := []uint64{p.Variance, p.Variance}
+	if p.ByClients() {
+		parts = p.together(clients)
 	}
 	work := make([]int64, len(sum))
-	for range aggregators {
+	for _, variance := range parts {
+		g, err := sample.NewDiscreteGaussian(sample.Ratio{Num: variance, Den: 1})
+		if err != nil {
+			return fmt.Errorf("vecsum: %w", err)
+		}
 		tabled{g, nil}.add(src, sum, work)
 	}
 	clear(work) // noise must not stay in memory
@@ -286,8 +326,8 @@ func (p Aggregated) AddNoise(src rng.Source, sum []int64, clients int64) error {
 }
 
 // reach bounds the noise of a coordinate of the sum, with probability 1 − e^−60.
-func (p Aggregated) reach() float64 {
-	return math.Ceil(12*math.Sqrt(aggregators*float64(p.Variance)) + 64)
+func (p Aggregated) reach(clients int64) float64 {
+	return math.Ceil(12*math.Sqrt(p.noise(clients)) + 64)
 }
 
 // CheckSum refuses sums that no honest clients have. It refuses honest ones with probability e^−60
@@ -323,10 +363,10 @@ func (p Aggregated) check(sum []int64, clients int64) error {
 }
 
 // NoiseVariance bounds the variance of one coordinate of the estimate of the sum of n inputs, in
-// squared units of the input: the noise of all aggregators, and of rounding. Of correlated noise it is
+// squared units of the input: the noise of all aggregators or clients, and of rounding. Of correlated noise it is
 // that of a sum over many rounds, a round.
 func (p Aggregated) NoiseVariance(n int64) float64 {
-	noise := aggregators * float64(p.Variance)
+	noise := p.noise(n)
 	if p.Weight > 0 {
 		noise /= float64(p.Weight) * float64(p.Weight)
 	}
@@ -352,6 +392,6 @@ func (p Aggregated) MeanBound(n int64, chance, deviation float64) float64 {
 	if n < 1 {
 		return 0
 	}
-	length := math.Sqrt(aggregators*float64(p.Variance)) * deviation / p.scale() * tail.Length(p.Dim, math.Log(1/chance))
+	length := math.Sqrt(p.noise(n)) * deviation / p.scale() * tail.Length(p.Dim, math.Log(1/chance))
 	return p.Step() * (float64(p.Bound) + length/float64(n)) * (1 + 0x1p-40)
 }

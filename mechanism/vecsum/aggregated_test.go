@@ -265,7 +265,7 @@ func TestAggregatedNoise(t *testing.T) {
 	if length, most := math.Sqrt(square*dim)/1000, p.MeanBound(1000, 1e-9, 1); !(length <= most) {
 		t.Errorf("a mean of noise of length %v, bound %v", length, most)
 	}
-	sum[7] = 1000*p.Bound + int64(p.reach()) + 1
+	sum[7] = 1000*p.Bound + int64(p.reach(1000)) + 1
 	if err := p.CheckSum(sum, 1000); err == nil {
 		t.Error("a sum that no clients have was taken")
 	}

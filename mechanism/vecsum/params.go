@@ -115,7 +115,11 @@ func (p Params) MaxCount() (int64, error) {
 // honest ones of MinUsers, rounded down. Honest is exact to the rounding of a float64.
 func (p Params) guaranteed() int64 {
 	p = p.withDefaults()
-	return int64(math.Floor(p.Honest * float64(p.MinUsers)))
+	return guaranteed(p.Honest, p.MinUsers)
+}
+
+func guaranteed(honest float64, minUsers int64) int64 {
+	return int64(math.Floor(honest * float64(minUsers)))
 }
 
 // Modulus returns log₂ of the modulus q, the smallest power of two above every sum of Users

@@ -104,6 +104,9 @@ func (p Privacy) check() error {
 	if p.Every != 0 && (p.Every < 2 || !p.SumNoise || p.Participation != dp.CheckIn) {
 		return fmt.Errorf("report: a client in one of %d rounds: at least 2, with participation %s and noise of a sum", p.Every, dp.CheckIn)
 	}
+	if p.Honest < 0 || p.Honest > 0 && p.Every == 0 {
+		return fmt.Errorf("report: the noise of %d clients apart from their vectors goes with clients in one of several rounds", p.Honest)
+	}
 	if p.Messages < 0 || p.Messages > 1 && p.Trust.Is(dp.SumsOnly) {
 		return fmt.Errorf("report: %d messages of each client with trust %s", p.Messages, p.Trust)
 	}

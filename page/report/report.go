@@ -109,6 +109,9 @@ type Privacy struct {
 	// own count, and that the aggregators' noise is correlated over rounds. Sigma is then that of a release
 	// over the weight of the round's own vectors.
 	Every int64
+	// Honest, if not 0, says that clients add the correlated noise in place of the aggregators, and that at least so many
+	// honest clients are in each round: Sigma is that of their noise together.
+	Honest int64
 	// Epsilon is the proved central loss in nats; +Inf: none is promised.
 	Epsilon float64
 	// Delta lies in (0, 1). Required if Epsilon is finite.

@@ -165,6 +165,10 @@ func assumptions(p Privacy) []string {
 				list = append(list, fmt.Sprintf("The shuffler orders the first messages of all clients, their second ones and so on by secrets of their own, "+
 					"so that nobody can tell which %d messages of a round come from one client.", p.Messages))
 			}
+		} else if p.Honest > 0 {
+			list = append(list, "One of the two aggregators is honest: it releases each round once, and none of fewer clients than the settings say. "+
+				"What is released is made of this round's sum and earlier ones, so both aggregators hold their shares of sums without noise for some rounds: nobody gets both. If both work against the clients, they see each client's vector, and nothing else protects it.",
+				fmt.Sprintf("In each round that is released, at least %d clients send noise as the protocol says, worth σ = %s clip norms together, and do not tell it. Others hide nobody.", p.Honest, number(p.Sigma)))
 		} else if p.Every > 0 {
 			list = append(list, "One of the two aggregators is honest: it adds its noise, worth σ = "+number(p.Sigma)+" clip norms, to its share of what a round releases before anybody sees it, and releases each round once. "+
 				"What is released is made of this round's sum and earlier ones, so both aggregators hold their shares of sums without noise for some rounds: nobody gets both. If both work against the clients, they see each client's vector, and nothing else protects it.")
@@ -204,7 +208,11 @@ func assumptions(p Privacy) []string {
 		list = append(list, "On the way, "+p.Assumes+".")
 	}
 	if p.SumNoise {
-		return append(list, "Each client's own software clips and rounds its vector, and shares it between the aggregators with secure randomness.")
+		what := "its vector, and shares it"
+		if p.Honest > 0 {
+			what = "its vector, draws its noise, and shares both"
+		}
+		return append(list, "Each client's own software clips and rounds "+what+" between the aggregators with secure randomness.")
 	}
 	own := eps0(p)
 	if p.Messages > 1 {

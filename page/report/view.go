@@ -94,7 +94,11 @@ func summary(r Run) string {
 		s += ", each hiding its own data with noise."
 	case p.Trust.Is(dp.SumsOnly):
 		if p.Every > 0 {
-			return s + ", by sums of which nobody sees the parts. Each of two aggregators adds noise, which is correlated over rounds."
+			who := "Each of two aggregators adds"
+			if p.Honest > 0 {
+				who = "Each client adds"
+			}
+			return s + ", by sums of which nobody sees the parts. " + who + " noise, which is correlated over rounds."
 		}
 		if p.SumNoise {
 			return s + ", by sums of which nobody sees the parts, and to which each of two aggregators adds noise."
@@ -151,6 +155,9 @@ func tally(confusion [][]int64) (right, all int64) {
 
 // promise describes the protection of a single report.
 func promise(p Privacy) pair {
+	if p.Honest > 0 {
+		return pair{fmt.Sprintf("Noise of %d clients in a release, in clip norms", p.Honest), number(p.Sigma)}
+	}
 	if p.Every > 0 {
 		return pair{"Noise of each aggregator in a release, in clip norms", number(p.Sigma)}
 	}

@@ -45,7 +45,7 @@ func (t *Terms) agreeSum(ctx context.Context) (crowd int64, refused *Refused) {
 	var err error
 	switch m := t.Mechanism.(type) {
 	case *mechanism.VectorSum:
-		if r := t.agreeNoise(m.Params); r != nil {
+		if r := t.agreeNoise(m.Params.MinUsers, m.Params.Honest); r != nil {
 			return 0, r
 		}
 		crowd = task.MinReports // agreeNoise counts colluders among the clients that are not honest
@@ -54,7 +54,12 @@ func (t *Terms) agreeSum(ctx context.Context) (crowd int64, refused *Refused) {
 		announced := max(1, float64(task.LastRound())/float64(task.Rounds))
 		t.Tail = vecsum.TailShare * task.Delta * announced * (1 + 0x1p-49)
 	case *mechanism.AggregatedSum:
-		// One honest aggregator's noise hides the client, whoever else takes part.
+		// The noise of one honest aggregator, or of the clients that agreeNoise counts, hides the client.
+		if m.ByClients() {
+			if r := t.agreeNoise(m.MinUsers, m.Honest); r != nil {
+				return 0, r
+			}
+		}
 		crowd = 1
 		if t.Tail, err = m.Tail(max(task.Rounds, task.LastRound())); err != nil {
 			return 0, Refuse(CauseMechanism, "%v", err)
@@ -70,19 +75,18 @@ func (t *Terms) agreeSum(ctx context.Context) (crowd int64, refused *Refused) {
 	return crowd, nil
 }
 
-// agreeNoise checks that every opened sum contains the noise that the task relies on, in spite of
-// colluders.
-func (t *Terms) agreeNoise(s vecsum.Params) *Refused {
+// agreeNoise checks that every opened sum contains the noise that the task relies on, that of a share honest of
+// minUsers clients, in spite of colluders.
+func (t *Terms) agreeNoise(minUsers int64, honest float64) *Refused {
 	p, task := t.Policy, t.Task
-	if s.MinUsers > task.MinReports {
-		return Refuse(CauseTask, "noise is counted on for %d clients, rounds are opened with %d", s.MinUsers, task.MinReports)
+	if minUsers > task.MinReports {
+		return Refuse(CauseTask, "noise is counted on for %d clients, rounds are opened with %d", minUsers, task.MinReports)
 	}
-	honest := s.Honest
 	if honest == 0 {
 		honest = 1
 	}
-	if !(honest*float64(s.MinUsers) <= float64(s.MinUsers-p.Colluders)) {
-		return Refuse(CausePolicy, "noise of a share %v of %d clients leaves no room for %d colluders", honest, s.MinUsers, p.Colluders)
+	if !(honest*float64(minUsers) <= float64(minUsers-p.Colluders)) {
+		return Refuse(CausePolicy, "noise of a share %v of %d clients leaves no room for %d colluders", honest, minUsers, p.Colluders)
 	}
 	return nil
 }

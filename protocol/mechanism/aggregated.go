@@ -11,9 +11,9 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
-// AggregatedSum is a round of a vector sum whose noise the aggregators add, as a mechanism. A
-// client's report is its rounded vector, without noise: it is private only as a part of the sum,
-// after noise of the aggregators was added. Over a network it goes with proofs of its norm.
+// AggregatedSum is a round of a vector sum whose noise is no part of the vectors, as a mechanism: the
+// aggregators add it, or clients send it apart. A client's report is its rounded vector, without noise: it is private only as a part of the sum,
+// after noise was added. Over a network it goes with proofs of its norm.
 type AggregatedSum struct {
 	vecsum.Aggregated // of the round; it does not change
 	// Strategy says how the noise is correlated over rounds; without weights it is not. What is released
@@ -37,8 +37,13 @@ func NewAggregatedSum(p vecsum.Aggregated, sigma float64, reports int64) (*Aggre
 	}
 	m := &AggregatedSum{Aggregated: p, deviation: 1, promise: dp.Report{Class: dp.GaussianSum, Sigma: sigma}}
 	each := bits.Len64(uint64(2 * p.Bound))
+	name := aggregatedName
+	if p.ByClients() {
+		name = apartName
+		each += bits.Len64(uint64(2 * p.NoiseBound()))
+	}
 	m.facts = randomizer.Facts{
-		Name: aggregatedName,
+		Name: name,
 		Dim:  p.Dim,
 		MSE:  float64(p.Dim) * p.NoiseVariance(reports) / float64(reports),
 		Bits: p.Dim * each, Bytes: (p.Dim*each + 7) / 8, // of a rounded vector; its shares are larger

@@ -32,8 +32,9 @@ func New(w wire.Mechanism) (randomizer.Randomizer, error) {
 		return nil, fmt.Errorf("mechanism: bits = %d must lie between 0 and dim = %d", w.Bits, w.Dim)
 	}
 	noise, summed := strings.CutPrefix(w.Name, sumPrefix)
-	if (len(w.Weights) != 0 || w.WeightBits != 0) && w.Name != aggregatedName {
-		return nil, fmt.Errorf("mechanism: %q with the weights of correlated noise, which aggregators add", w.Name)
+	apart := w.Name == aggregatedName || w.Name == apartName
+	if (len(w.Weights) != 0 || w.WeightBits != 0) && !apart {
+		return nil, fmt.Errorf("mechanism: %q with the weights of correlated noise, which aggregators add or clients send apart", w.Name)
 	}
 	if !summed {
 		if w.Sum != (wire.Sum{}) {
@@ -47,7 +48,7 @@ func New(w wire.Mechanism) (randomizer.Randomizer, error) {
 	if w.Encoding != "" || len(w.Edges) != 0 || w.Height != 0 {
 		return nil, fmt.Errorf("mechanism: vector sum %q with encoding %q and %d edges", w.Name, w.Encoding, len(w.Edges))
 	}
-	if w.Name == aggregatedName {
+	if apart {
 		return newProvedSum(w)
 	}
 	if s := w.Sum; s.NoiseBy != "" || s.Proofs != "" || s.Steps != 0 || s.Bound != 0 || s.Variance != 0 {
@@ -106,7 +107,7 @@ func Describe(name string, c randomizer.Config, clipMode string) (wire.Mechanism
 const minVariance = 4
 
 // CheckSigma computes the σ of a client's noise over the rounds of a task
-// (vecsum.Params.Sigma), or of each aggregator's noise (vecsum.Aggregated.Sigma), and refuses a
+// (vecsum.Params.Sigma), or of noise that is no part of vectors (vecsum.Aggregated.Sigma), and refuses a
 // description that claims a larger one. It takes up to
 // seconds, and for some descriptions minutes; it returns ctx's error when ctx ends.
 func CheckSigma(ctx context.Context, w wire.Mechanism, delta float64, rounds int64) error {

@@ -8,8 +8,16 @@ import (
 )
 
 // Noise draws the noise that one aggregator adds to its share of a sum. For one sum each aggregator
-// draws once: a second draw on the same reports is a second round.
+// draws once: a second draw on the same reports is a second round. It is nil if clients add the noise.
 func (m *AggregatedSum) Noise(src rng.Source) ([]int64, error) {
+	if m.ByClients() {
+		return nil, nil
+	}
+	return m.draw(src)
+}
+
+// draw draws the noise of an aggregator or a client.
+func (m *AggregatedSum) draw(src rng.Source) ([]int64, error) {
 	g, err := sample.NewDiscreteGaussian(sample.Ratio{Num: m.Variance, Den: 1})
 	if err != nil {
 		return nil, fmt.Errorf("mechanism: %w", err)

@@ -13,8 +13,12 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// aggregatedName is the name of the sum whose noise the aggregators add.
-const aggregatedName = sumPrefix + "by-" + string(vecsum.ByAggregators)
+// aggregatedName is the name of the sum whose noise the aggregators add, apartName of that to which clients
+// add it, each in a vector of its own.
+const (
+	aggregatedName = sumPrefix + "by-" + string(vecsum.ByAggregators)
+	apartName      = sumPrefix + "by-" + string(vecsum.ByClients)
+)
 
 // MostEps is the largest ε for which sums with proofs are counted: what a proof may show adds to δ
 // in proportion to e^ε. See AggregatedSum.Tail.
@@ -27,22 +31,30 @@ const mostShown = -200
 // mostHeld bounds the numbers that an aggregator holds, of sums of earlier rounds, where noise is correlated: 1 GiB.
 const mostHeld = 1 << 27
 
-// newProvedSum is New for a sum whose noise the aggregators add.
+// newProvedSum is New for a sum whose noise is no part of the vectors.
 func newProvedSum(w wire.Mechanism) (*AggregatedSum, error) {
 	s := w.Sum
 	only := wire.Sum{Users: s.Users, Sigma: s.Sigma, NoiseBy: s.NoiseBy, Proofs: s.Proofs, Steps: s.Steps, Bound: s.Bound, Variance: s.Variance, Ones: s.Ones}
+	by := wire.NoiseByAggregators
+	if w.Name == apartName {
+		by, only.MinUsers, only.Honest = wire.NoiseByClients, s.MinUsers, s.Honest
+	}
 	switch {
-	case s.NoiseBy != wire.NoiseByAggregators:
+	case s.NoiseBy != by:
 		return nil, fmt.Errorf("mechanism: %q with noise by %q", w.Name, s.NoiseBy)
 	case s.Proofs != wire.ProofsPine:
 		// Shares are numbers modulo that of a large field, so a client could add anything to the sum.
-		return nil, fmt.Errorf("mechanism: noise by aggregators needs proofs %q of each vector's norm over a network, not %q", wire.ProofsPine, s.Proofs)
+		return nil, fmt.Errorf("mechanism: noise by %s, apart from the vectors, needs proofs %q of each vector's norm over a network, not %q", by, wire.ProofsPine, s.Proofs)
 	case s != only:
-		return nil, fmt.Errorf("mechanism: %q with the noise of clients", w.Name)
+		return nil, fmt.Errorf("mechanism: %q with the noise of clients in their vectors", w.Name)
+	case w.Name == apartName && len(w.Weights) == 0:
+		return nil, fmt.Errorf("mechanism: %q without the weights of correlated noise", w.Name)
+	case w.Name == apartName && s.MinUsers < 1:
+		return nil, fmt.Errorf("mechanism: %q with noise of %d clients", w.Name, s.MinUsers)
 	case w.Eps0 != 0 || w.Bits != 0 || w.ClipMode != "norm":
 		return nil, fmt.Errorf("mechanism: %q with eps0 = %v, bits = %d, clip mode %q", w.Name, w.Eps0, w.Bits, w.ClipMode)
 	}
-	p := vecsum.Aggregated{Users: s.Users, Dim: int(w.Dim), Radius: w.Clip, Steps: s.Steps, Bound: s.Bound, Variance: s.Variance, Ones: int(s.Ones)}
+	p := vecsum.Aggregated{Users: s.Users, Dim: int(w.Dim), Radius: w.Clip, Steps: s.Steps, Bound: s.Bound, Variance: s.Variance, Ones: int(s.Ones), MinUsers: s.MinUsers, Honest: s.Honest}
 	strategy := toeplitz.Strategy{Bits: int(min(w.WeightBits, toeplitz.MostBits+1)), Weights: w.Weights}
 	if len(w.Weights) == 0 && w.WeightBits != 0 || len(w.Weights) > wire.MaxWeights {
 		return nil, fmt.Errorf("mechanism: %d weights of %d bits: at most %d", len(w.Weights), w.WeightBits, wire.MaxWeights)
@@ -85,15 +97,19 @@ func newProvedSum(w wire.Mechanism) (*AggregatedSum, error) {
 // Describe is the inverse of New for a sum with proofs.
 func (m *AggregatedSum) Describe() wire.Mechanism {
 	p := m.Aggregated
-	return wire.Mechanism{Name: aggregatedName, Dim: int64(p.Dim), Clip: p.Radius, ClipMode: "norm",
+	by := wire.NoiseByAggregators
+	if p.ByClients() {
+		by = wire.NoiseByClients
+	}
+	return wire.Mechanism{Name: m.facts.Name, Dim: int64(p.Dim), Clip: p.Radius, ClipMode: "norm",
 		Weights: m.Strategy.Weights, WeightBits: int64(m.Strategy.Bits), Sum: wire.Sum{
-			Users: p.Users, Sigma: m.promise.Sigma, NoiseBy: wire.NoiseByAggregators, Proofs: wire.ProofsPine,
+			Users: p.Users, Sigma: m.promise.Sigma, NoiseBy: by, Proofs: wire.ProofsPine, MinUsers: p.MinUsers, Honest: p.Honest,
 			Steps: p.Steps, Bound: p.Bound, Variance: p.Variance, Ones: int64(p.Ones)}}
 }
 
 // Proved returns the code that makes, checks and sums the reports of a round.
 func (m *AggregatedSum) Proved(announcement [32]byte) (*proved.Round, error) {
-	return proved.New(proved.Config{Dim: m.Dim, Bound: m.Bound, Users: m.Users, Announcement: announcement})
+	return proved.New(proved.Config{Dim: m.Dim, Bound: m.Bound, Users: m.Users, Noise: m.NoiseBound(), Announcement: announcement})
 }
 
 // Tail bounds what so many rounds add to δ in all, on top of what the event's Gaussian noise
@@ -108,7 +124,11 @@ func (m *AggregatedSum) Tail(rounds int64) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	shown := (1 + math.Exp(MostEps)) * float64(rounds) * math.Exp2(r.ZeroKnowledge())
+	of := 1. // the client's vector, or also the noise of each client that is relied on
+	if m.ByClients() {
+		of += float64(m.MinUsers)
+	}
+	shown := (1 + math.Exp(MostEps)) * float64(rounds) * of * math.Exp2(r.ZeroKnowledge())
 	return (tail + shown) * (1 + 0x1p-40), nil
 }
 
@@ -141,6 +161,15 @@ func (m *AggregatedSum) contents(src rng.Source, announcement [32]byte, r *rando
 	for j, v := range r.Value {
 		x[j] = int64(v)
 	}
-	share, part, err = p.Report(src, x)
+	vectors := [][]int64{x}
+	if m.ByClients() {
+		noise, err := m.draw(src)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer clear(noise)
+		vectors = append(vectors, noise)
+	}
+	share, part, err = p.Report(src, vectors...)
 	return part, share, err
 }

@@ -5,8 +5,12 @@ import (
 	"io"
 )
 
-// Who adds the noise of a vector sum, besides "", the clients.
-const NoiseByAggregators = "aggregators"
+// Who adds the noise of a vector sum, besides "", the clients to their vectors.
+const (
+	NoiseByAggregators = "aggregators"
+	// NoiseByClients: each client sends a vector of noise apart from its own one.
+	NoiseByClients = "clients"
+)
 
 // ProofsPine names the proofs of package pine over the field of 64 bits, with that package's
 // default numbers of projections and proofs.
@@ -78,7 +82,7 @@ func (m *Agreed) fields(c *codec) {
 // Proved says whether reports of the sum carry proofs.
 func (s Sum) Proved() bool { return s.Proofs != "" }
 
-// proofsPart is what a sum has whose noise the aggregators add.
+// proofsPart is what a sum has whose noise is no part of clients' vectors.
 func (s *Sum) proofsPart() part {
 	return part{tagProofs, func() bool {
 		return s.NoiseBy != "" || s.Proofs != "" || s.Steps != 0 || s.Bound != 0 || s.Variance != 0
@@ -90,7 +94,7 @@ func (s *Sum) proofsPart() part {
 		c.u64(&s.Variance)
 		switch {
 		case !c.read():
-		case s.NoiseBy != NoiseByAggregators:
+		case s.NoiseBy != NoiseByAggregators && s.NoiseBy != NoiseByClients:
 			c.fail("noise by %q", s.NoiseBy)
 		case s.Proofs != "" && s.Proofs != ProofsPine:
 			c.fail("proofs %q", s.Proofs)

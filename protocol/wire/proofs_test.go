@@ -34,13 +34,13 @@ func TestTasksWithProofs(t *testing.T) {
 		t.Errorf("a program that knows no proofs reads %+v: %v", old, c.err)
 	}
 	for want, change := range map[string]func(*Sum){
-		`noise by ""`:        func(s *Sum) { s.NoiseBy = "" },
-		`noise by "clients"`: func(s *Sum) { s.NoiseBy = "clients" },
-		`proofs "prio"`:      func(s *Sum) { s.Proofs = "prio" },
-		"0 steps":            func(s *Sum) { s.Steps = 0 },
-		"steps = -1":         func(s *Sum) { s.Steps = -1 },
-		"norm bound 32767":   func(s *Sum) { s.Bound = 1<<15 - 1 },
-		"variance 0":         func(s *Sum) { s.Variance = 0 },
+		`noise by ""`:       func(s *Sum) { s.NoiseBy = "" },
+		`noise by "client"`: func(s *Sum) { s.NoiseBy = "client" },
+		`proofs "prio"`:     func(s *Sum) { s.Proofs = "prio" },
+		"0 steps":           func(s *Sum) { s.Steps = 0 },
+		"steps = -1":        func(s *Sum) { s.Steps = -1 },
+		"norm bound 32767":  func(s *Sum) { s.Bound = 1<<15 - 1 },
+		"variance 0":        func(s *Sum) { s.Variance = 0 },
 	} {
 		bad := task
 		change(&bad.Mechanism.Sum)

@@ -84,13 +84,13 @@ type Sum struct {
 	NoiseP          float64
 	NoiseVariance   float64
 	Split           bool
-	// Sigma is the σ of each client's noise, in clip norms: see vecsum.Params.Sigma. If the
-	// aggregators add the noise it is that of each aggregator's noise: see vecsum.Aggregated.Sigma.
+	// Sigma is the σ of each client's noise, in clip norms: see vecsum.Params.Sigma. If NoiseBy is set
+	// it is that of each aggregator's noise, or of all relied on clients' together: see vecsum.Aggregated.Sigma.
 	Sigma float64
 
 	// A task that sets one of the following fields has version 2 of the encoding.
 
-	NoiseBy string // who adds the noise: NoiseByAggregators, or "", the clients
+	NoiseBy string // who adds the noise: NoiseByAggregators, NoiseByClients, or "", the clients to their vectors
 	Proofs  string // proofs of the norm that reports carry: ProofsPine, or "", none
 	// Steps, Bound and Variance are those of vecsum.Aggregated.
 	Steps, Bound int64

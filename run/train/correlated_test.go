@@ -92,7 +92,7 @@ func TestEveryRefuses(t *testing.T) {
 	for want, change := range map[string]func(*Config){
 		"goes with every":                  func(c *Config) { c.Every = 0 },
 		"goes with trust vector-sum":       func(c *Config) { c.Trust, c.Epsilon = "shuffle", 0 },
-		"noise-by aggregators":             func(c *Config) { c.NoiseBy = "clients" },
+		"a part of clients' vectors":       func(c *Config) { c.NoiseBy, c.Noise = "clients", "skellam" },
 		"participation check-in":           func(c *Config) { c.Participation = dp.All },
 		"gamma = 0.3 goes with coins":      func(c *Config) { c.Gamma = .3 },
 		"sigma = 3 with every needs round": func(c *Config) { c.Sigma, c.Epsilon, c.Rounds = 3, 0, 0 },

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,7 +86,7 @@ func (c PrivacyConfig) query() account.Query {
 		Rounds: c.Rounds, Messages: c.Messages, Delta: c.accountedDelta(),
 	}
 	if c.Trust.Is(dp.SumsOnly) {
-		if q.Class, q.Sigma = dp.Gaussian, c.Sigma; c.aggregated() {
+		if q.Class, q.Sigma = dp.Gaussian, c.Sigma; c.NoiseOfSum() {
 			q.Class = dp.GaussianSum
 		}
 	}
@@ -117,7 +118,7 @@ func (c PrivacyConfig) queries() ([]planned, error) {
 	if !(c.Trust.Is(dp.SumsOnly) && c.Honest > 0 && c.Honest < 1) || c.Participation == dp.Once {
 		return []planned{{q, 1}}, nil
 	}
-	if c.aggregated() {
+	if c.NoiseOfSum() {
 		return []planned{{c.amongHonest(q), 1}}, nil
 	}
 	// This question covers whatever the clients that are not honest do: account/vecsum.md,
@@ -157,8 +158,16 @@ func (c PrivacyConfig) amongHonest(q account.Query) account.Query {
 	return q
 }
 
-// aggregated says whether the aggregators add a vector sum's noise.
-func (c PrivacyConfig) aggregated() bool { return c.NoiseBy == vecsum.ByAggregators }
+// NoiseOfSum says whether a vector sum's noise is no part of clients' vectors: the aggregators add it, or it
+// is correlated and clients send it apart. Sigma is then that of the sum.
+func (c PrivacyConfig) NoiseOfSum() bool {
+	return c.NoiseBy == vecsum.ByAggregators || c.apart()
+}
+
+// apart says whether clients send their noise apart from their vectors.
+func (c PrivacyConfig) apart() bool {
+	return c.NoiseBy == vecsum.ByClients && c.Every != 0
+}
 
 // Query returns the question about the cost of this many rounds of a resolved configuration.
 // An accountant answers it by any bound it knows.
@@ -337,7 +346,7 @@ func (c PrivacyConfig) limit() ledger.Config {
 	switch {
 	case c.Proofs != "":
 		limit.MaxEps = min(limit.MaxEps, mechanism.MostEps)
-	case c.aggregated():
+	case c.NoiseOfSum():
 		limit.MaxEps = min(limit.MaxEps, vecsum.MostEps)
 	}
 	return limit
@@ -369,7 +378,7 @@ func (c PrivacyConfig) newMechanism(dim int) (randomizer.Mechanism, dp.Report, e
 		m, err := randomizer.NewPlain(randomizer.Config{Dim: dim, Radius: c.Clip})
 		return m, dp.Report{}, err
 	}
-	if c.aggregated() {
+	if c.NoiseOfSum() {
 		m, err := c.newAggregatedSum(dim)
 		if err != nil {
 			return nil, dp.Report{}, err
@@ -448,13 +457,16 @@ func (c PrivacyConfig) newVectorSum(dim int) (*mechanism.VectorSum, error) {
 func (c PrivacyConfig) newAggregatedSum(dim int) (*mechanism.AggregatedSum, error) {
 	users := max(c.Population, c.MaxClients)
 	if c.Proofs != "" {
-		users = max(users, 1<<32) // it costs nothing, and clients may join
+		users = max(users, 1<<32) // it costs nothing where clients add no noise, and they may join
 	}
 	p, err := vecsum.NewAggregated(users, dim, c.Clip, c.Sigma)
 	var strategy toeplitz.Strategy
 	if c.Every != 0 {
 		if strategy, err = c.correlation(); err == nil {
 			p, err = vecsum.NewCorrelated(users, dim, c.Clip, c.Sigma, strategy)
+		}
+		if err == nil && c.apart() {
+			p, err = vecsum.NewCorrelatedByClients(max(c.Population, c.MaxClients), c.NMin, cmp.Or(c.Honest, 1), dim, c.Clip, c.Sigma, strategy)
 		}
 	}
 	if err != nil {

@@ -87,11 +87,11 @@ func (c *Config) fill() {
 	switch {
 	case c.Proofs != "" && c.NoiseBy == "":
 		c.NoiseBy = vecsum.ByAggregators
-	case c.Proofs == "" && c.NoiseBy == vecsum.ByClients:
+	case c.Proofs == "" && c.NoiseBy == vecsum.ByClients && !c.apart():
 		c.NoiseBy = ""
 	}
 	switch {
-	case c.Trust.Is(dp.SumsOnly) && c.Noise == "" && !c.aggregated():
+	case c.Trust.Is(dp.SumsOnly) && c.Noise == "" && !c.NoiseOfSum():
 		_, noise := c.Trust.Defaults()
 		c.Noise = vecsum.NoiseKind(noise)
 	case c.Trust.Is(dp.LocallyPrivate) && c.Randomizer == "":
@@ -148,19 +148,23 @@ func (c Config) Check() error {
 		return inputError("proofs go with trust %s, not %s", dp.AnyTrust(dp.SumsOnly), c.Trust)
 	case !c.Trust.Is(dp.SumsOnly) && c.NoiseBy != "":
 		return inputError("noise-by goes with trust %s, not %s", dp.AnyTrust(dp.SumsOnly), c.Trust)
-	case c.Proofs != "" && c.NoiseBy == vecsum.ByClients:
+	case c.Proofs != "" && c.NoiseBy == vecsum.ByClients && !c.apart():
 		return inputError("proofs %s bound the norm of what a client sends, and a client's own noise is longer than its gradient: leave out noise-by clients", c.Proofs)
-	case c.Proofs != "" && c.Honest != 0:
+	case c.Proofs != "" && c.Honest != 0 && !c.apart():
 		return inputError("honest = %v is of clients' noise: with proofs nobody relies on it; colluders of a coordinator's configuration are those who tell others what they know", c.Honest)
 	case c.Proofs != "" && c.Epsilon > mechanism.MostEps:
 		return inputError("epsilon = %v must be at most %d, up to which sums with proofs are counted", c.Epsilon, int(mechanism.MostEps))
-	case c.aggregated() && c.Epsilon > vecsum.MostEps:
+	case c.NoiseOfSum() && c.Epsilon > vecsum.MostEps:
 		return inputError("epsilon = %v must be at most %d, up to which noise-by aggregators is counted", c.Epsilon, vecsum.MostEps)
-	case c.aggregated() && c.Noise != "":
+	case c.apart() && c.Noise != "":
+		return inputError("noise = %s is a part of clients' vectors: with every = %d they send discrete Gaussian noise apart", c.Noise, c.Every)
+	case c.NoiseOfSum() && c.Noise != "":
 		return inputError("noise = %s is of clients: with noise-by aggregators each aggregator adds discrete Gaussian noise", c.Noise)
-	case c.aggregated() && c.Transport != "":
+	case c.apart() && c.Transport != "":
+		return inputError("transport %s carries noise that is a part of clients' vectors: with every = %d a simulation draws the noise that they send apart", c.Transport, c.Every)
+	case c.NoiseOfSum() && c.Transport != "":
 		return inputError("transport %s carries clients' own noise: with noise-by aggregators a simulation draws the aggregators' noise", c.Transport)
-	case c.aggregated() && c.planned():
+	case c.NoiseOfSum() && c.planned():
 		return inputError("noise-by aggregators does not go with optimizer %s, whose bound on the loss is for noise that each report brings along: aggregators add the same noise to a round of few as of many; use %s, adam, or riffle solve, whose rounds have a least number of clients", c.Optimizer, cldpSGD)
 	case c.Transport == splitAndMix && c.Epsilon == 0:
 		return inputError("transport split-and-mix needs epsilon, a budget: what it adds to delta grows with e^epsilon")
@@ -230,8 +234,8 @@ func (c Config) checkEvery() error {
 		return inputError("strategy %s goes with every, the number of rounds of which a client takes part in one at most", c.Strategy)
 	case c.Every == 0:
 		return nil
-	case !c.aggregated():
-		return inputError("every = %d goes with trust %s and noise-by %s: the noise that is correlated over rounds is theirs", c.Every, dp.AnyTrust(dp.SumsOnly), vecsum.ByAggregators)
+	case !c.NoiseOfSum():
+		return inputError("every = %d goes with trust %s: sums have the noise that is correlated over rounds", c.Every, dp.AnyTrust(dp.SumsOnly))
 	case c.Participation != dp.CheckIn:
 		return inputError("every = %d goes with participation %s, where clients decide by themselves, not %s", c.Every, dp.CheckIn, c.Participation)
 	case c.Gamma != 1/float64(c.Every):
@@ -282,7 +286,7 @@ func (c *Config) resolvePopulation(examples int) error {
 			return err
 		}
 		c.NMin = min(2, c.Population)
-		if c.Participation == dp.Once || c.Trust.Is(dp.SumsOnly) && !c.aggregated() {
+		if c.Participation == dp.Once || c.Trust.Is(dp.SumsOnly) && (!c.NoiseOfSum() || c.apart()) {
 			c.NMin = account.Surely(asked, c.chance())
 		}
 	}

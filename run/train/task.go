@@ -90,7 +90,7 @@ func NewTask(ctx context.Context, name string, c Config, e Enrolled) (*Setup, er
 	if err := c.begins(e.Initial); err != nil {
 		return nil, err
 	}
-	if c.Trust.Is(dp.SumsOnly) && c.Proofs == "" && c.NoiseBy != vecsum.ByAggregators {
+	if c.Trust.Is(dp.SumsOnly) && c.Proofs == "" && c.NoiseBy != vecsum.ByAggregators && c.Every == 0 {
 		c.Transport = shares
 	}
 	var err error
@@ -142,7 +142,9 @@ func (c Config) networked() error {
 		return inputError("optimizer %s changes the loss by stages that no task carries to its clients", c.Optimizer)
 	case c.Model == pcaMLP:
 		return inputError("model pca-mlp needs axes that no task carries to its clients")
-	case c.aggregated() && c.Proofs == "":
+	case c.Every != 0 && c.Trust.Is(dp.SumsOnly) && c.NoiseBy != vecsum.ByAggregators && c.Proofs == "":
+		return inputError("every = %d needs proofs %s over a network: without a proof of its norm, one client's report could add anything to the sum", c.Every, wire.ProofsPine)
+	case c.NoiseOfSum() && c.Proofs == "":
 		return inputError("noise-by aggregators needs proofs %s over a network: without a proof of its norm, one client's report could add anything to the sum", wire.ProofsPine)
 	case c.Strategy == toeplitz.Buffers:
 		return inputError("strategy %s is simulated only: its weights reach over all rounds, so sums without noise would be held as long as the task runs", c.Strategy)
@@ -225,6 +227,18 @@ func (c Config) task() *Setup {
 		t.Guard = &g
 	}
 	return t
+}
+
+// NoisyClients returns the number of honest clients of each round whose noise, sent apart from their vectors, is
+// relied on; 0 if noise is added otherwise.
+func (t *Setup) NoisyClients() int64 {
+	if m, ok := t.Mechanism.(*mechanism.AggregatedSum); ok {
+		return m.Guaranteed()
+	}
+	if !t.Config.NoiseOfSum() || t.Mechanism != nil {
+		return 0
+	}
+	return vecsum.Aggregated{MinUsers: t.Wire.Mechanism.Sum.MinUsers, Honest: t.Wire.Mechanism.Sum.Honest}.Guaranteed()
 }
 
 // LocalEps returns the ε₀ that one message promises without any shuffle, and the sum over all

@@ -105,7 +105,7 @@ func checkHistory(ctx context.Context, s mark.Log, marks mark.Keeper, records ma
 		if r.Held != (hash{}) && rounds[rowOf(r.Task, r.Round)].Summed != announcement {
 			problem(recordPrefix+hex.EncodeToString(announcement[:]), "its sum is held, and the list of rounds does not say that its round is summed for it")
 		}
-		if rounds[announcement].Summed == (hash{}) && r.Noise != (hash{}) && r.Partial != (hash{}) {
+		if rounds[announcement].Summed == (hash{}) && (r.Noise != (hash{}) || r.Sent) && r.Partial != (hash{}) {
 			problem(recordPrefix+hex.EncodeToString(announcement[:]), "the round was answered, and is not in the list of rounds as summed")
 		}
 	}

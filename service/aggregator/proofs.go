@@ -22,7 +22,7 @@ import (
 
 // This file has the rounds whose reports carry proofs, and to whose sum the aggregators add the
 // noise. What is stored, in this order: the key of the proofs with the word on the round; the one
-// set of reports that is summed; the noise, by an entry in the record that names it; the mark;
+// set of reports that is summed; the noise, by an entry in the record that names it, unless clients send it; the mark;
 // the partial sum. Everything else is computed again after a crash, and gives the same bytes.
 
 // exchanged is a round's exchange with the coordinator. It lives in memory only.
@@ -85,7 +85,7 @@ func (s *Service) createProved(ctx context.Context, j *job) error {
 		return err
 	}
 	_, err = s.put(ctx, j.digest, record{Format: recordFormat, Round: j.closed.Round, MinReports: j.minReports,
-		Closed: wire.Digest(j.closed), Key: b, Task: j.announcement.Task}, 0)
+		Closed: wire.Digest(j.closed), Key: b, Task: j.announcement.Task, Sent: j.proved.ByClients()}, 0)
 	if err != nil {
 		return err
 	}
@@ -284,14 +284,16 @@ func (s *Service) sumProved(ctx context.Context, r *round, rec record, revision 
 			}
 		})
 	}
-	noise, rec, revision, err := s.noise(ctx, j, rec, revision)
-	if err != nil {
-		return nil, wire.Partial{}, err
+	var noise []int64
+	if !j.proved.ByClients() {
+		if noise, rec, revision, err = s.noise(ctx, j, rec, revision); err != nil {
+			return nil, wire.Partial{}, err
+		}
+		if noise == nil { // another process was faster
+			return s.answered(ctx, e.Announcement, rec)
+		}
+		defer clear(noise)
 	}
-	if noise == nil { // another process was faster
-		return s.answered(ctx, e.Announcement, rec)
-	}
-	defer clear(noise)
 	if err := s.note(ctx, e.Announcement, rec); err != nil {
 		return nil, wire.Partial{}, err
 	}

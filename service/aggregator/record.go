@@ -41,6 +41,8 @@ type record struct {
 	Agreed []byte `json:"agreed,omitempty"`
 	// Noise is the digest of the noise that is added to the sum; zero if none was drawn.
 	Noise hash `json:"noise,omitzero"`
+	// Sent says that clients send the noise with their reports, so that none is drawn.
+	Sent bool `json:"noise_sent,omitempty"`
 	// Held is the digest of the sealed share of the sum without noise, which later rounds' releases are made
 	// of where noise is correlated, and HeldUntil the Unix time after which it is deleted.
 	Held      hash  `json:"held,omitzero"`
@@ -58,7 +60,7 @@ func decodeRecord(b []byte) (record, error) {
 	switch {
 	case r.MinReports < 1 || r.Round < 1 || r.Closed == (hash{}) || r.Partial != (hash{}) && r.Summed == (hash{}),
 		proofs == (r.Own != (hash{})), proofs && r.IDs != (hash{}),
-		proofs && r.Partial != (hash{}) && r.Noise == (hash{}), r.Noise != (hash{}) && r.Summed == (hash{}),
+		proofs && r.Partial != (hash{}) && (r.Noise == (hash{})) != r.Sent, r.Sent && (!proofs || r.Noise != (hash{})), r.Noise != (hash{}) && r.Summed == (hash{}),
 		!proofs && r.Noise != (hash{}), r.Held != (hash{}) && r.Partial == (hash{}), (len(r.Agreed) > 0) != (proofs && r.Summed != (hash{})):
 		return record{}, errors.New("aggregator: invalid record of a round")
 	}

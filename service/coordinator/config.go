@@ -279,11 +279,17 @@ func (s *Service) checkedRunner(t Job) (*runner, error) {
 			return fail("gamma = %v, a client is in one of %d rounds", t.Gamma, w.Every)
 		}
 	}
+	minUsers, honest := int64(0), 0.
+	switch {
+	case isSum:
+		minUsers, honest = sum.Params.MinUsers, sum.Params.Honest
+	case isProved:
+		minUsers, honest = of.MinUsers, of.Honest
+	}
+	if fewer := (coordinator.Config{Colluders: t.Colluders, Honest: honest}).Fewer(); minUsers != 0 && w.MinReports-fewer < minUsers {
+		return fail("n-min = %d less %d reports for the colluders is below the %d clients whose noise hides a sum: leave colluders at 0 and say in the task what share is honest", w.MinReports, fewer, minUsers)
+	}
 	if isSum {
-		p := sum.Params
-		if fewer := (coordinator.Config{Colluders: t.Colluders, Honest: p.Honest}).Fewer(); w.MinReports-fewer < p.MinUsers {
-			return fail("n-min = %d less %d reports for the colluders is below the %d clients whose noise hides a sum: leave colluders at 0 and say in the task what share is honest", w.MinReports, fewer, p.MinUsers)
-		}
 		r.sum = sum
 		r.status.Spare = r.allowed(w.MinReports)
 	}

@@ -290,6 +290,9 @@ func (r *runner) agreed(ctx context.Context, e *wire.Exclusion) (vecsum.Partial,
 // named by a compare-and-swap: only then may it be added to anything. A draw that loses, or dies
 // with its process, has met no sum.
 func (r *runner) noise(ctx context.Context, c *wire.RoundClosed) ([]int64, error) {
+	if r.proved.ByClients() {
+		return nil, nil
+	}
 	db, ring := r.s.config.Store, r.s.config.Keyring
 	if named := r.record.Open.Noise; named != (hash{}) {
 		if err := r.promised(c.Announcement); err != nil {

@@ -344,6 +344,10 @@ func facts(t *train.Setup) []dashboard.Fact {
 		}
 		list = append(list, dashboard.Fact{Name: "Each message has", Value: what})
 	}
+	if c.NoiseOfSum() && c.NoiseBy == vecsum.ByClients {
+		return append(list, dashboard.Fact{Name: fmt.Sprintf("Noise of %d clients together", t.NoisyClients()), Value: fmt.Sprintf("σ = %.4g clip norms, sent apart from vectors", c.Sigma)},
+			dashboard.Fact{Name: "A report proves", Value: "that its vector is no longer than one clip norm and its rounding, and how long its noise is at most (" + c.Proofs + ")"})
+	}
 	if c.NoiseBy == vecsum.ByAggregators {
 		return append(list, dashboard.Fact{Name: "Noise of each aggregator", Value: fmt.Sprintf("σ = %.4g clip norms, added to the sum", c.Sigma)},
 			dashboard.Fact{Name: "A report proves", Value: "that its vector is no longer than one clip norm and its rounding (" + c.Proofs + ")"})
@@ -423,7 +427,7 @@ func promise(t *train.Setup, s wire.Status) report.Privacy {
 	c := t.Config
 	eps0, _ := t.LocalEps()
 	p := report.Privacy{Trust: t.Wire.Trust, Participation: t.Wire.Participation, Adjacency: dp.ReplaceOne, Population: c.Population,
-		Rounds: s.Charged, ReportsPerClient: mostReports(t, s), Randomizer: c.Randomizer, Eps0: eps0, Asked: c.Eps0, Messages: c.Messages, Sigma: c.Sigma, SumNoise: c.NoiseBy == vecsum.ByAggregators, Every: c.Every, Epsilon: float64(s.Eps),
+		Rounds: s.Charged, ReportsPerClient: mostReports(t, s), Randomizer: c.Randomizer, Eps0: eps0, Asked: c.Eps0, Messages: c.Messages, Sigma: c.Sigma, SumNoise: c.NoiseOfSum(), Every: c.Every, Honest: t.NoisyClients(), Epsilon: float64(s.Eps),
 		Delta: s.Task.Delta, Method: s.Method, Source: s.Source, Status: dp.Proved, Assumes: t.Assumes, PerClient: c.PerClient,
 		Running: s.State == coordinator.Running}
 	if t.Data != nil {

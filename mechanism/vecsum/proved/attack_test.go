@@ -27,7 +27,8 @@ func liar(t testing.TB, r *Round, bound int64) *Round {
 		t.Fatalf("messages for norm %d have other sizes", bound)
 	}
 	l := *r
-	l.pine = p
+	l.part.pine = p
+	l.parts = []part{l.part}
 	return &l
 }
 
@@ -38,9 +39,9 @@ func (r *Round) rewrite(m report, change func(h *[aggregators]half)) report {
 		h[k], _ = r.parse(Role(k), b)
 	}
 	change(&h)
-	out := r.halves(h[0].nonce, h[0].public, [aggregators][]byte{h[0].input, h[1].input})
+	out := r.halves(h[0].nonce, shared{h[0].public[0], [aggregators][]byte{h[0].inputs[0], h[1].inputs[0]}})
 	copy(out[1], h[1].nonce[:])
-	copy(out[1][nonceSize:], h[1].public)
+	copy(out[1][nonceSize:], h[1].public[0])
 	return out
 }
 
@@ -76,7 +77,7 @@ func attacks(t testing.TB, r *Round, src rng.Source, beyond int64) map[string]st
 		}
 	}
 	published := func(at int) func(*[2]half) { // another byte of the public share, for both
-		return func(h *[2]half) { h[0].public[at] ^= 1; h[1].public[at] ^= 1 }
+		return func(h *[2]half) { h[0].public[0][at] ^= 1; h[1].public[0][at] ^= 1 }
 	}
 	a, b, c := honest(), honest(), honest()
 	other := elsewhere.rewrite // digests for the other round
@@ -87,28 +88,28 @@ func attacks(t testing.TB, r *Round, src rng.Source, beyond int64) map[string]st
 		if err != nil {
 			t.Fatal(err)
 		}
-		return r.halves(nonce, public, inputs)
+		return r.halves(nonce, shared{public, inputs})
 	}
 	strange := mustReport(t, elsewhere, src, vector(src, r.config.Dim, bound, 1))
 	return map[string]attack{
-		"share shifted inside the range": one(r.rewrite(honest(), func(h *[2]half) { addTo(h[0].input, 3, 40) }), BadProof),
-		"share shifted by 1":             one(r.rewrite(honest(), func(h *[2]half) { addTo(h[0].input, 0, 1) }), BadProof),
+		"share shifted inside the range": one(r.rewrite(honest(), func(h *[2]half) { addTo(h[0].inputs[0], 3, 40) }), BadProof),
+		"share shifted by 1":             one(r.rewrite(honest(), func(h *[2]half) { addTo(h[0].inputs[0], 0, 1) }), BadProof),
 		"share shifted, no commitment":   one(func() report { m := honest(); addTo(m[0][nonceSize+r.sizes.Public:], 0, 1); return m }(), Unequal),
-		"random leader's share":          one(r.rewrite(honest(), func(h *[2]half) { random(h[0].input) }), BadProof),
-		"random helper's share":          one(r.rewrite(honest(), func(h *[2]half) { random(h[1].input) }), BadProof),
+		"random leader's share":          one(r.rewrite(honest(), func(h *[2]half) { random(h[0].inputs[0]) }), BadProof),
+		"random helper's share":          one(r.rewrite(honest(), func(h *[2]half) { random(h[1].inputs[0]) }), BadProof),
 		"random shares": one(r.rewrite(honest(), func(h *[2]half) {
-			random(h[0].input)
-			random(h[1].input)
-			random(h[0].public)
+			random(h[0].inputs[0])
+			random(h[1].inputs[0])
+			random(h[0].public[0])
 			h[1].public = h[0].public
 		}), BadProof),
-		"no field elements":     one(r.rewrite(honest(), func(h *[2]half) { copy(h[0].input, bytes.Repeat([]byte{255}, 8)) }), BadProof),
+		"no field elements":     one(r.rewrite(honest(), func(h *[2]half) { copy(h[0].inputs[0], bytes.Repeat([]byte{255}, 8)) }), BadProof),
 		"all zeros":             one(report{make([]byte, len(a[0])), make([]byte, len(a[1]))}, Unequal),
 		"halves of two reports": {[]report{{a[0], b[1]}, {b[0], a[1]}}, []Reason{Unequal, Unequal}},
 		"halves of two vectors, one nonce": {[]report{{c[0], sameNonce(c, c[0][:nonceSize])[1]}},
 			[]Reason{Unequal}},
 		"other nonces":                      one(r.rewrite(honest(), func(h *[2]half) { h[1].nonce[0] ^= 1 }), Unequal),
-		"other public shares":               one(r.rewrite(honest(), func(h *[2]half) { h[1].public[20] ^= 1 }), Unequal),
+		"other public shares":               one(r.rewrite(honest(), func(h *[2]half) { h[1].public[0][20] ^= 1 }), Unequal),
 		"false own part, the leader's":      one(r.rewrite(honest(), published(0)), BadProof),
 		"false own part, the helper's":      one(r.rewrite(honest(), published(16)), BadProof),
 		"false late part, the leader's":     one(r.rewrite(honest(), published(32)), BadProof),
@@ -180,8 +181,8 @@ func TestEachNonceCountsOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second := r.halves(pine.Nonce(a[0]), public, inputs) // an honest proof under a's nonce
-	bad := r.rewrite(b, func(h *[2]half) { addTo(h[0].input, 0, 1) })
+	second := r.halves(pine.Nonce(a[0]), shared{public, inputs}) // an honest proof under a's nonce
+	bad := r.rewrite(b, func(h *[2]half) { addTo(h[0].inputs[0], 0, 1) })
 	for _, c := range []struct {
 		reports []report
 		want    []Reason
@@ -225,15 +226,15 @@ func TestLateProofs(t *testing.T) {
 
 	s := newSums(t, r, key, 1)
 	leader, helper := s[0].Prepare(forged[0]), s[1].Prepare(forged[1])
-	if _, err := r.pine.PrepMessage(s[0].Prepare(m[0]).prep, helper.prep); !errors.Is(err, pine.ErrRefused) {
+	if _, err := r.pine.PrepMessage(s[0].Prepare(m[0]).vectors[0].prep, helper.vectors[0].prep); !errors.Is(err, pine.ErrRefused) {
 		t.Fatalf("the first proof: %v", err)
 	}
-	message, err := r.pine.PrepMessage(leader.prep, helper.prep)
+	message, err := r.pine.PrepMessage(leader.vectors[0].prep, helper.vectors[0].prep)
 	if err != nil {
 		t.Fatalf("the late proof: %v", err)
 	}
 	for k, p := range []*Prepared{leader, helper} {
-		if _, err := r.pine.PrepNext(p.state, message); err != nil {
+		if _, err := r.pine.PrepNext(p.vectors[0].state, message); err != nil {
 			t.Fatalf("the late proof at aggregator %d: %v", k, err)
 		}
 	}
@@ -259,7 +260,7 @@ func forge(t *testing.T, r *Round, m report) report {
 	verifier := func(p *Prepared) []uint64 {
 		v := make([]uint64, (r.sizes.Prep-32)/8)
 		for i := range v {
-			v[i] = binary.LittleEndian.Uint64(p.prep[8*i:])
+			v[i] = binary.LittleEndian.Uint64(p.vectors[0].prep[8*i:])
 		}
 		return v
 	}

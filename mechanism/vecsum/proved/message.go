@@ -8,7 +8,7 @@ import (
 
 // A message on some places has version, sender's role, tag (16), name of the key (16), first place
 // (8, little endian) and number of places (2). Then follows for each place what the sender says: one
-// byte, unless it has no half the report's commitment (32), and if its half is good its prep share.
+// byte, unless it has no half the report's commitment (32), and if its half is good its prep share, of each vector.
 const (
 	messageVersion = 1
 	keyNameSize    = 16
@@ -19,12 +19,16 @@ const (
 type entry struct {
 	kind       byte
 	commitment [digestSize]byte
-	prep       []byte
+	preps      [][]byte // of each vector
 }
 
 // MessageSize is the largest size of a message on so many places.
 func (r *Round) MessageSize(places int) int {
-	return headerSize + places*(1+digestSize+r.sizes.Prep)
+	size := 1 + digestSize
+	for _, p := range r.parts {
+		size += p.sizes.Prep
+	}
+	return headerSize + places*size
 }
 
 func (s *Sum) message() []byte {
@@ -40,7 +44,9 @@ func (s *Sum) message() []byte {
 			b = append(b, p.commitment[:]...)
 		}
 		if p.kind == good {
-			b = append(b, p.prep...)
+			for _, of := range p.vectors {
+				b = append(b, of.prep...)
+			}
 		}
 	}
 	return b
@@ -109,8 +115,12 @@ func (s *Sum) decode(message []byte) ([]entry, error) {
 			copy(e.commitment[:], commitment)
 		}
 		if e.kind == good {
-			if e.prep = take(s.round.sizes.Prep); e.prep == nil {
-				return nil, errors.New("proved: a message is too short")
+			for _, p := range s.round.parts {
+				prep := take(p.sizes.Prep)
+				if prep == nil {
+					return nil, errors.New("proved: a message is too short")
+				}
+				e.preps = append(e.preps, prep)
 			}
 		}
 	}

@@ -23,7 +23,7 @@ func some(t testing.TB, r *Round, n int) (reports []report) {
 		m := mustReport(t, r, src, vector(src, r.config.Dim, float64(r.config.Bound), 1))
 		switch i {
 		case 1:
-			m = r.rewrite(m, func(h *[2]half) { addTo(h[0].input, 0, 1) })
+			m = r.rewrite(m, func(h *[2]half) { addTo(h[0].inputs[0], 0, 1) })
 		case 3:
 			m[1] = nil
 		}
@@ -131,7 +131,7 @@ func TestCallersErrors(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	if n := helper.Next(); n != 0 || len(helper.Out()) != 0 || len(helper.seen) != 0 || slices.ContainsFunc(helper.sum, func(b byte) bool { return b != 0 }) {
+	if n := helper.Next(); n != 0 || len(helper.Out()) != 0 || len(helper.seen) != 0 || slices.ContainsFunc(helper.sums[0], func(b byte) bool { return b != 0 }) {
 		t.Errorf("at place %d after refusals", n)
 	}
 	if got, err := helper.Finish(good); err != nil || !slices.Equal(got, []Reason{Accepted, BadProof}) {
@@ -176,7 +176,7 @@ func TestClosesOnce(t *testing.T) {
 		if p[k], err = s.Close(zero); err != nil {
 			t.Fatal(err)
 		}
-		if slices.ContainsFunc(s.sum, func(b byte) bool { return b != 0 }) {
+		if slices.ContainsFunc(s.sums[0], func(b byte) bool { return b != 0 }) {
 			t.Error("the sum is still there")
 		}
 		_, again := s.Close(zero)
@@ -350,9 +350,9 @@ func TestFormat(t *testing.T) {
 		}
 		reports = append(reports, mustReport(t, r, src, x))
 	}
-	reports[1] = r.rewrite(reports[1], func(h *[2]half) { addTo(h[0].input, 0, 1) })
+	reports[1] = r.rewrite(reports[1], func(h *[2]half) { addTo(h[0].inputs[0], 0, 1) })
 	reports[3][1] = nil
-	reports[4] = r.rewrite(reports[4], func(h *[2]half) { h[0].public[0] ^= 1; h[1].public[0] ^= 1 })
+	reports[4] = r.rewrite(reports[4], func(h *[2]half) { h[0].public[0][0] ^= 1; h[1].public[0][0] ^= 1 })
 	got := map[string][]byte{"aggregator's half": reports[0][0], "coordinator's half": reports[0][1]}
 	sums := newSums(t, r, key, 5)
 	got["aggregator's message"], got["coordinator's message"] = mustBegin(t, sums[0], reports), mustBegin(t, sums[1], reports)

@@ -148,11 +148,11 @@ func TestMixRefuses(t *testing.T) {
 		"of 7 values":       {16, []Earlier{{0, make([]int64, 7)}}},
 		"proved: pine: a f": {16, []Earlier{{9, []int64{0, 0, none, 0, 0, 0}}}},
 	} {
-		before := slices.Clone(sums[0].sum)
+		before := slices.Clone(sums[0].sums[0])
 		if _, err := sums[0].Mix(c.weight, c.earlier); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
-		if !slices.Equal(before, sums[0].sum) || sums[0].mixed {
+		if !slices.Equal(before, sums[0].sums[0]) || sums[0].mixed {
 			t.Errorf("%s: the sum has changed", want)
 		}
 	}

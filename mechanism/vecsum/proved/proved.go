@@ -18,6 +18,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"math"
 
 	"github.com/riffle-dp/riffle/mechanism/rng"
 	"github.com/riffle-dp/riffle/mechanism/vecsum/pine"
@@ -35,11 +36,14 @@ const (
 
 const aggregators = 2
 
-// Config says what clients and aggregators of a round agree on. All fields are required.
+// Config says what clients and aggregators of a round agree on. All fields but Noise are required.
 type Config struct {
 	Dim   int   // integers of a vector
 	Bound int64 // largest Euclidean norm of a vector
 	Users int64 // the most reports of the round
+	// Noise, if not 0, is the largest Euclidean norm of a vector of noise that each report has besides, and
+	// that has a proof of its own. Sums of both are kept apart.
+	Noise int64
 	// Announcement is the digest of the round's announcement. A report made for another round, or
 	// for other parameters, is refused.
 	Announcement [32]byte
@@ -47,11 +51,17 @@ type Config struct {
 
 // Round makes, checks and sums the reports of one round. Several goroutines may use it.
 type Round struct {
-	config  Config
+	config Config
+	part                 // of the vector
+	parts  []part        // that, and the noise's if there is any
+	tag    [tagSize]byte // names round and parameters
+}
+
+// part is the code for one of the vectors of a report.
+type part struct {
 	context string // pine's
 	pine    *pine.Pine
 	sizes   pine.Sizes
-	tag     [tagSize]byte // names round and parameters
 }
 
 const (
@@ -65,25 +75,40 @@ func New(c Config) (*Round, error) {
 	if c.Users < 1 || c.Users > 1<<40 {
 		return nil, fmt.Errorf("proved: %d users must be 1 to 2^40", c.Users)
 	}
-	if float64(c.Users)*float64(c.Bound) >= 1<<61 { // half of what pine can open; the rest is for noise
-		return nil, fmt.Errorf("proved: sums of %d vectors of norm %d exceed 2^61", c.Users, c.Bound)
+	if c.Noise < 0 {
+		return nil, fmt.Errorf("proved: noise of norm %d must be at least 0", c.Noise)
 	}
+	bounds := []int64{c.Bound}
 	h := sha256.New()
 	h.Write([]byte("riffle/vecsum/proved round 1\x00"))
 	h.Write(c.Announcement[:])
 	for _, v := range []uint64{uint64(c.Dim), uint64(c.Bound), uint64(c.Users)} {
 		h.Write(binary.LittleEndian.AppendUint64(nil, v))
 	}
-	name := h.Sum(nil)
-	context := "riffle/vecsum/proved 1" + string(name)
-	p, err := pine.New(pine.Config{Dim: c.Dim, Bound: c.Bound, Context: context})
-	if err != nil {
-		return nil, fmt.Errorf("proved: %w", err)
+	if c.Noise != 0 {
+		bounds = append(bounds, c.Noise)
+		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(c.Noise)))
 	}
-	r := &Round{config: c, context: context, pine: p, sizes: p.Sizes()}
+	name := h.Sum(nil)
+	r := &Round{config: c}
 	copy(r.tag[:], name)
+	for i, bound := range bounds {
+		if float64(c.Users)*float64(bound) >= 1<<61 { // half of what pine can open; the rest is for noise
+			return nil, fmt.Errorf("proved: sums of %d vectors of norm %d exceed 2^61", c.Users, bound)
+		}
+		context := contexts[i] + string(name)
+		p, err := pine.New(pine.Config{Dim: c.Dim, Bound: bound, Context: context})
+		if err != nil {
+			return nil, fmt.Errorf("proved: %w", err)
+		}
+		r.parts = append(r.parts, part{context, p, p.Sizes()})
+	}
+	r.part = r.parts[0]
 	return r, nil
 }
+
+// contexts begin those of a report's vectors.
+var contexts = [...]string{"riffle/vecsum/proved 1", "riffle/vecsum/proved noise 1"}
 
 // mostPlaces and mostMemory bound the places of a message.
 const (
@@ -91,17 +116,28 @@ const (
 	mostMemory = 16 << 20
 )
 
-// ZeroKnowledge is log2 of what one aggregator may learn of a report beyond that its norm is within
-// the bound: see pine's.
-func (r *Round) ZeroKnowledge() float64 { return r.pine.ZeroKnowledge() }
+// ZeroKnowledge is log2 of what one aggregator may learn of a report beyond that its norms are within
+// the bounds: see pine's.
+func (r *Round) ZeroKnowledge() float64 {
+	most := math.Inf(-1)
+	for _, p := range r.parts {
+		most = max(most, p.pine.ZeroKnowledge())
+	}
+	return most + math.Log2(float64(len(r.parts))) // exact for two
+}
 
 // Places is the largest number of places in a message, so that what is kept of them until they are
 // decided stays below 16 MiB, or is that of one report.
 func (r *Round) Places() int {
-	return max(1, min(mostPlaces, mostMemory/(r.sizes.Out+r.sizes.Prep+2048)))
+	size := 0
+	for _, p := range r.parts {
+		size += p.sizes.Out + p.sizes.Prep + 2048
+	}
+	return max(1, min(mostPlaces, mostMemory/size))
 }
 
-// A half has nonce, public share, its own input share, and the digest of the other half's.
+// A half has the nonce; of each vector the public share and the own input share; and the digest of the other
+// half's input shares.
 
 // Sizes returns the bytes of both halves of a report, which are the same for all vectors.
 func (r *Round) Sizes() (aggregator, coordinator int) {
@@ -109,40 +145,61 @@ func (r *Round) Sizes() (aggregator, coordinator int) {
 }
 
 func (r *Round) size(role Role) int {
-	return nonceSize + r.sizes.Public + r.sizes.Input[role] + digestSize
+	size := nonceSize + digestSize
+	for _, p := range r.parts {
+		size += p.sizes.Public + p.sizes.Input[role]
+	}
+	return size
 }
 
-// Report returns the two halves of a client's report. Each must reach its aggregator over a
-// channel that the other cannot read. In production src is rng.Secure: anyone who knows src knows
-// x. An error says that x has the wrong length or a norm above the bound, or that src is broken;
+// Report returns the two halves of a client's report: of its vector and, if Config has Noise, of its
+// noise. Each half must reach its aggregator over a channel that the other cannot read. In production
+// src is rng.Secure: anyone who knows src knows
+// the vectors. An error says that one has the wrong length or a norm above the bound, or that src is broken;
 // it must not be shown to others.
-func (r *Round) Report(src rng.Source, x []int64) (aggregator, coordinator []byte, err error) {
+func (r *Round) Report(src rng.Source, vectors ...[]int64) (aggregator, coordinator []byte, err error) {
+	if len(vectors) != len(r.parts) {
+		return nil, nil, fmt.Errorf("proved: a report of %d vectors, not %d", len(vectors), len(r.parts))
+	}
 	var nonce pine.Nonce
 	binary.LittleEndian.PutUint64(nonce[:], src.Uint64())
 	binary.LittleEndian.PutUint64(nonce[8:], src.Uint64())
-	public, inputs, err := r.pine.Shard(src, nonce, x)
-	if err != nil {
-		return nil, nil, fmt.Errorf("proved: %w", err)
+	shares := make([]shared, len(r.parts))
+	for i, p := range r.parts {
+		if shares[i].public, shares[i].inputs, err = p.pine.Shard(src, nonce, vectors[i]); err != nil {
+			return nil, nil, fmt.Errorf("proved: %w", err)
+		}
 	}
-	halves := r.halves(nonce, public, inputs)
+	halves := r.halves(nonce, shares...)
 	return halves[Aggregator], halves[Coordinator], nil
 }
 
-func (r *Round) halves(nonce pine.Nonce, public []byte, inputs [aggregators][]byte) (halves [aggregators][]byte) {
+// shared is a vector that was split.
+type shared struct {
+	public []byte
+	inputs [aggregators][]byte
+}
+
+func (r *Round) halves(nonce pine.Nonce, shares ...shared) (halves [aggregators][]byte) {
 	for k := range halves {
-		other := r.inputDigest(Role(1-k), nonce, inputs[1-k])
 		b := make([]byte, 0, r.size(Role(k)))
-		b = append(append(append(b, nonce[:]...), public...), inputs[k]...)
+		b = append(b, nonce[:]...)
+		others := make([][]byte, len(shares))
+		for i, s := range shares {
+			b = append(append(b, s.public...), s.inputs[k]...)
+			others[i] = s.inputs[1-k]
+		}
+		other := r.inputDigest(Role(1-k), nonce, others)
 		halves[k] = append(b, other[:]...)
 	}
 	return halves
 }
 
-// half is one that has the right length.
+// half is one that has the right length: of each vector the public share and the own input share.
 type half struct {
-	nonce         pine.Nonce
-	public, input []byte
-	other         [digestSize]byte
+	nonce          pine.Nonce
+	public, inputs [][]byte
+	other          [digestSize]byte
 }
 
 func (r *Round) parse(role Role, b []byte) (h half, ok bool) {
@@ -151,21 +208,27 @@ func (r *Round) parse(role Role, b []byte) (h half, ok bool) {
 	}
 	copy(h.nonce[:], b)
 	b = b[nonceSize:]
-	h.public, b = b[:r.sizes.Public], b[r.sizes.Public:]
-	h.input = b[:r.sizes.Input[role]]
-	copy(h.other[:], b[len(h.input):])
+	for _, p := range r.parts {
+		public, input := p.sizes.Public, p.sizes.Input[role]
+		h.public = append(h.public, b[:public])
+		h.inputs = append(h.inputs, b[public:public+input])
+		b = b[public+input:]
+	}
+	copy(h.other[:], b)
 	return h, true
 }
 
-// inputDigest is the digest of an input share. The blinds in the share, which are random, keep it
+// inputDigest is the digest of the input shares of a half. The blinds in the shares, which are random, keep it
 // from telling anything.
-func (r *Round) inputDigest(role Role, nonce pine.Nonce, input []byte) (d [digestSize]byte) {
+func (r *Round) inputDigest(role Role, nonce pine.Nonce, inputs [][]byte) (d [digestSize]byte) {
 	h := sha256.New()
 	h.Write([]byte("riffle/vecsum/proved half 1\x00"))
 	h.Write(r.tag[:])
 	h.Write([]byte{byte(role)})
 	h.Write(nonce[:])
-	h.Write(input)
+	for _, input := range inputs {
+		h.Write(input)
+	}
 	h.Sum(d[:0])
 	return d
 }
@@ -174,12 +237,14 @@ func (r *Round) inputDigest(role Role, nonce pine.Nonce, input []byte) (d [diges
 // halves have the same one, they were made together and no part of either was chosen later.
 func (r *Round) commitment(role Role, own half) (d [digestSize]byte) {
 	inputs := [aggregators][digestSize]byte{own.other, own.other}
-	inputs[role] = r.inputDigest(role, own.nonce, own.input)
+	inputs[role] = r.inputDigest(role, own.nonce, own.inputs)
 	h := sha256.New()
 	h.Write([]byte("riffle/vecsum/proved report 1\x00"))
 	h.Write(r.tag[:])
 	h.Write(own.nonce[:])
-	h.Write(own.public)
+	for _, public := range own.public {
+		h.Write(public)
+	}
 	for _, in := range inputs {
 		h.Write(in[:])
 	}

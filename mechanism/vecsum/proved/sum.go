@@ -59,8 +59,8 @@ type Sum struct {
 	next    int64       // place
 	begun   []*Prepared // the places from next on that wait for the other's message
 	seen    map[pine.Nonce]struct{}
-	sum     []byte
-	out     []int64 // places left out, ascending
+	sums    [][]byte // the share of the vectors' sum, and of the noise's if reports have any
+	out     []int64  // places left out, ascending
 	refused map[Reason]int64
 	digest  hash.Hash // of the reports summed
 	mixed   bool
@@ -77,7 +77,10 @@ func (r *Round) NewSum(c SumConfig) (*Sum, error) {
 	case c.Reports < 1 || c.Reports > r.config.Users:
 		return nil, fmt.Errorf("proved: %d reports must be 1 to users = %d", c.Reports, r.config.Users)
 	}
-	s := &Sum{round: r, config: c, seen: map[pine.Nonce]struct{}{}, sum: make([]byte, r.sizes.Out), refused: map[Reason]int64{}, digest: sha256.New()}
+	s := &Sum{round: r, config: c, seen: map[pine.Nonce]struct{}{}, refused: map[Reason]int64{}, digest: sha256.New()}
+	for _, p := range r.parts {
+		s.sums = append(s.sums, make([]byte, p.sizes.Out))
+	}
 	h := sha256.New()
 	h.Write([]byte("riffle/vecsum/proved key 1\x00"))
 	h.Write(r.tag[:])
@@ -99,9 +102,14 @@ type Prepared struct {
 	kind       byte
 	nonce      pine.Nonce
 	commitment [digestSize]byte
-	state      *pine.State
-	prep       []byte
+	vectors    []vectorPrep
 	err        error
+}
+
+// vectorPrep is one of the vectors of a report.
+type vectorPrep struct {
+	state *pine.State
+	prep  []byte
 }
 
 // Format keeps shares out of logs, for every verb.
@@ -126,9 +134,16 @@ func (s *Sum) Prepare(content []byte) *Prepared {
 	}
 	p.nonce, p.commitment = h.nonce, r.commitment(role, h)
 	p.kind = good
-	p.state, p.prep, p.err = r.pine.PrepInit(s.config.Key, int(role), h.nonce, h.public, h.input)
-	if errors.Is(p.err, pine.ErrRefused) {
-		p.kind, p.err = bad, nil
+	p.vectors = make([]vectorPrep, len(r.parts))
+	for i := range p.vectors {
+		v := &p.vectors[i]
+		v.state, v.prep, p.err = r.parts[i].pine.PrepInit(s.config.Key, int(role), h.nonce, h.public[i], h.inputs[i])
+		if errors.Is(p.err, pine.ErrRefused) {
+			p.kind, p.err = bad, nil
+		}
+		if p.err != nil || p.kind == bad {
+			break
+		}
 	}
 	return p
 }
@@ -174,7 +189,7 @@ func (s *Sum) Finish(message []byte) ([]Reason, error) {
 	if len(theirs) != len(s.begun) {
 		return nil, fmt.Errorf("proved: a message on %d places, not %d", len(theirs), len(s.begun))
 	}
-	shares := make([][]byte, len(theirs)) // of the vectors whose proofs hold
+	shares := make([][][]byte, len(theirs)) // of reports whose proofs hold
 	for i, own := range s.begun {
 		if own.kind != good || theirs[i].kind != good || own.commitment != theirs[i].commitment {
 			continue
@@ -188,8 +203,10 @@ func (s *Sum) Finish(message []byte) ([]Reason, error) {
 	for i, own := range s.begun {
 		reasons[i] = s.decide(own, theirs[i], shares[i])
 		if reasons[i] == Accepted {
-			if err := s.round.pine.Add(s.sum, shares[i]); err != nil {
-				panic(err) // its share was checked when it was prepared
+			for k, share := range shares[i] {
+				if err := s.round.parts[k].pine.Add(s.sums[k], share); err != nil {
+					panic(err) // its share was checked when it was prepared
+				}
 			}
 			s.digest.Write(binary.LittleEndian.AppendUint64(nil, uint64(s.next)))
 			s.digest.Write(own.commitment[:])
@@ -203,20 +220,28 @@ func (s *Sum) Finish(message []byte) ([]Reason, error) {
 	return reasons, nil
 }
 
-// verify returns the share of a vector whose proof holds.
-func (s *Sum) verify(own *Prepared, other entry) ([]byte, error) {
-	preps := [aggregators][]byte{other.prep, other.prep}
-	preps[s.config.Role] = own.prep
-	message, err := s.round.pine.PrepMessage(preps[Aggregator], preps[Coordinator])
-	if err != nil {
-		return nil, err
+// verify returns the shares of a report's vectors, whose proofs hold.
+func (s *Sum) verify(own *Prepared, other entry) (shares [][]byte, err error) {
+	for i, v := range own.vectors {
+		preps := [aggregators][]byte{other.preps[i], other.preps[i]}
+		preps[s.config.Role] = v.prep
+		of := s.round.parts[i].pine
+		message, err := of.PrepMessage(preps[Aggregator], preps[Coordinator])
+		if err != nil {
+			return nil, err
+		}
+		share, err := of.PrepNext(v.state, message)
+		if err != nil {
+			return nil, err
+		}
+		shares = append(shares, share)
 	}
-	return s.round.pine.PrepNext(own.state, message)
+	return shares, nil
 }
 
 // decide depends only on what both aggregators know: both messages, and what was decided before.
 // The commitments have the nonces in them.
-func (s *Sum) decide(own *Prepared, other entry, share []byte) Reason {
+func (s *Sum) decide(own *Prepared, other entry, shares [][]byte) Reason {
 	if own.kind == unopened || other.kind == unopened {
 		return CannotOpen
 	}
@@ -227,7 +252,7 @@ func (s *Sum) decide(own *Prepared, other entry, share []byte) Reason {
 		return Again
 	}
 	s.seen[own.nonce] = struct{}{}
-	if share == nil {
+	if shares == nil {
 		return BadProof
 	}
 	return Accepted
@@ -248,7 +273,7 @@ type Earlier struct {
 // Mix makes the share of this round's release, but for the noise, of the shares of several sums: this
 // round's, with the given weight, and earlier ones'. It comes before Close, once. It returns the share
 // of this round's own sum, for later rounds. Both aggregators must mix the same rounds with the same
-// weights.
+// weights. Noise that clients sent is not mixed: Close adds it.
 //
 // Shares of sums are secret: with both aggregators' anybody has sums without noise.
 func (s *Sum) Mix(weight int64, earlier []Earlier) (own []int64, err error) {
@@ -260,14 +285,14 @@ func (s *Sum) Mix(weight int64, earlier []Earlier) (own []int64, err error) {
 	}
 	own = make([]int64, s.round.config.Dim)
 	for i := range own {
-		own[i] = int64(binary.LittleEndian.Uint64(s.sum[8*i:]))
+		own[i] = int64(binary.LittleEndian.Uint64(s.sums[0][8*i:]))
 	}
-	mixed := make([]byte, len(s.sum))
+	mixed := make([]byte, len(s.sums[0]))
 	for _, e := range append([]Earlier{{weight, own}}, earlier...) {
 		if e.Weight < 0 || len(e.Share) != len(own) {
 			return nil, fmt.Errorf("proved: weight %d of a share of %d values, not %d", e.Weight, len(e.Share), len(own))
 		}
-		share := make([]byte, 0, len(s.sum))
+		share := make([]byte, 0, len(mixed))
 		for _, v := range e.Share {
 			share = binary.LittleEndian.AppendUint64(share, uint64(v))
 		}
@@ -276,8 +301,8 @@ func (s *Sum) Mix(weight int64, earlier []Earlier) (own []int64, err error) {
 		}
 		clear(share)
 	}
-	clear(s.sum)
-	s.sum, s.mixed = mixed, true
+	clear(s.sums[0])
+	s.sums[0], s.mixed = mixed, true
 	return own, nil
 }
 
@@ -299,7 +324,8 @@ func (s *Sum) times(sum, share []byte, weight int64) error {
 var errClosed = errors.New("proved: the sum is closed")
 
 // Close adds noise to this aggregator's share of the sum and returns it. All places must be
-// decided, and at least one report accepted. Sums without noise are not private.
+// decided, and at least one report accepted. Sums without noise are not private. If clients sent
+// noise, it is theirs that is added, and noise must be nil.
 func (s *Sum) Close(noise []int64) (vecsum.Partial, error) {
 	n := s.next - int64(len(s.out))
 	switch {
@@ -309,21 +335,27 @@ func (s *Sum) Close(noise []int64) (vecsum.Partial, error) {
 		return vecsum.Partial{}, fmt.Errorf("proved: %d of %d places are decided", s.next, s.config.Reports)
 	case n == 0:
 		return vecsum.Partial{}, errors.New("proved: no report was accepted")
+	case noise != nil && len(s.sums) > 1:
+		return vecsum.Partial{}, errors.New("proved: noise is added to a sum with the noise of clients")
 	}
-	share, err := s.round.pine.Encode(noise)
-	if err != nil {
+	var share []byte
+	var err error
+	if len(s.sums) > 1 {
+		share = s.sums[1]
+	} else if share, err = s.round.pine.Encode(noise); err != nil {
 		return vecsum.Partial{}, fmt.Errorf("proved: noise: %w", err)
 	}
-	if err := s.round.pine.Add(s.sum, share); err != nil {
+	sum := s.sums[0]
+	if err := s.round.pine.Add(sum, share); err != nil {
 		return vecsum.Partial{}, fmt.Errorf("proved: %w", err)
 	}
 	p := vecsum.Partial{Tag: s.round.tag, Index: int(s.config.Role), Clients: n, Sums: make([]uint64, s.round.config.Dim)}
 	s.digest.Sum(p.Reports[:0])
 	for i := range p.Sums {
-		p.Sums[i] = binary.LittleEndian.Uint64(s.sum[8*i:])
+		p.Sums[i] = binary.LittleEndian.Uint64(sum[8*i:])
 	}
 	clear(share)
-	clear(s.sum)
+	clear(sum)
 	s.closed, s.seen = true, nil
 	return p, nil
 }
