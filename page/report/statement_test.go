@@ -147,6 +147,27 @@ func TestStatementOfSumNoise(t *testing.T) {
 	}
 }
 
+// Noise that clients send needs a number of them, and no aggregator draws any.
+func TestStatementOfClientsCorrelatedNoise(t *testing.T) {
+	p := Privacy{Trust: dp.Distributed, Participation: dp.CheckIn, Adjacency: dp.ReplaceOne, Population: 50, Rounds: 20, Every: 10, Honest: 4,
+		Randomizer: "vector-sum-by-clients", Sigma: 7.5, SumNoise: true, Epsilon: 1, Delta: 1e-5, Method: "gauss-pld", Source: "theorem", Status: dp.Proved}
+	if err := p.check(); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(assumptions(p), "\n") + summary(Run{Privacy: p}) + promise(p).Name
+	for _, want := range []string{"at least 4 clients send noise", "worth σ = 7.5 clip norms together", "none of fewer clients than the settings say", "shares of sums without noise",
+		"Each client adds noise, which is correlated over rounds", "draws its noise, and shares both", "Noise of 4 clients in a release"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in %s", want, text)
+		}
+	}
+	for _, not := range []string{"coin", "stays secret", "adds its noise", "each aggregator"} {
+		if strings.Contains(text, not) {
+			t.Errorf("%q is in %s", not, text)
+		}
+	}
+}
+
 // Who counts its own rounds flips no coin, and keeps no secret of them.
 func TestStatementOfCorrelatedNoise(t *testing.T) {
 	p := Privacy{Trust: dp.Distributed, Participation: dp.CheckIn, Adjacency: dp.ReplaceOne, Population: 50, Rounds: 20, Every: 10,
@@ -165,7 +186,8 @@ func TestStatementOfCorrelatedNoise(t *testing.T) {
 			t.Errorf("%q is in %s", not, text)
 		}
 	}
-	for _, wrong := range []func(p *Privacy){func(p *Privacy) { p.Every = 1 }, func(p *Privacy) { p.Participation = dp.All }, func(p *Privacy) { p.SumNoise = false }} {
+	for _, wrong := range []func(p *Privacy){func(p *Privacy) { p.Every = 1 }, func(p *Privacy) { p.Participation = dp.All }, func(p *Privacy) { p.SumNoise = false },
+		func(p *Privacy) { p.Honest = -1 }, func(p *Privacy) { p.Every, p.Honest = 0, 3 }} {
 		q := p
 		wrong(&q)
 		if q.check() == nil {
