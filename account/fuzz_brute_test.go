@@ -20,7 +20,7 @@ func logUniform(r *rand.Rand, lo, hi float64) float64 {
 }
 
 // randomQuery draws a setting: ε₀ .05–8, n 2–1e9, γ 1e-6–1, T 1–1e6, δ
-// 1e-30–.1, every participation, trust and class, drop-outs, colluders, hidden k
+// 1e-30–.1, every participation, trust and class, drop-outs, colluders, hidden k, others' ε₀
 // and adaptive rounds.
 func randomQuery(r *rand.Rand) account.Query {
 	q := account.Query{Trust: dp.Shuffle, Eps0: logUniform(r, 0.05, 8), Population: int64(logUniform(r, 2, 1e9)),
@@ -60,6 +60,10 @@ func randomQuery(r *rand.Rand) account.Query {
 		q.HiddenReports = true
 	case 2:
 		q.AdaptiveWithinRound = true
+	}
+	if q.Class == "" && q.TV == 0 && q.Dropout == 0 && q.Trust == dp.Shuffle && (q.Participation == dp.All || q.Participation == dp.Once) && r.IntN(3) == 0 {
+		q.CrossEps0 = logUniform(r, .05, 8)
+		q.HiddenReports, q.AdaptiveWithinRound = false, false
 	}
 	return q
 }
@@ -145,6 +149,11 @@ func fuzzOne(q account.Query, loose float64) (out fuzzed) {
 	v.Colluders += 1 + (q.Population-q.Colluders)/10
 	if v.Colluders < v.Population && (q.Participation == dp.All || q.Participation == dp.Once) {
 		more["colluders"] = v
+	}
+	if q.CrossEps0 > 0 {
+		v = q
+		v.CrossEps0 = min(1.1*v.CrossEps0, dp.MaxEps0)
+		more["others' eps0"] = v
 	}
 	if q.TV > 0 {
 		v = q
