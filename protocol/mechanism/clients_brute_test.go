@@ -398,7 +398,7 @@ func TestSigmaOfClientsNoiseByGoingThroughAllBehaviour(t *testing.T) {
 		{Strategy: flat, every: 2, rounds: 2, bound: 4, v: 50, honest: 2},
 		{Strategy: falling, every: 2, rounds: 2, bound: 3, v: 200, honest: 2},
 		{Strategy: falling, every: 2, rounds: 3, bound: 2, v: 50, honest: 2},
-		{Strategy: falling, every: 2, rounds: 2, bound: 10, v: 800, honest: 3},
+		{Strategy: falling, every: 2, rounds: 1, bound: 20, v: 1600, honest: 3},
 	})...) {
 		for _, g.eps = range longtest.Pick([]float64{1}, []float64{0, .5, 1, 3}) {
 			for g.void = range 1 << (g.rounds - 1) {
