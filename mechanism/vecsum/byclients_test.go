@@ -1,9 +1,16 @@
 package vecsum
 
 import (
+	"errors"
 	"math"
 	"math/big"
+	"slices"
 	"testing"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/mechanism/sample"
+	"github.com/riffle-dp/riffle/mechanism/toeplitz"
 )
 
 // precise is a number of 300 bits.
@@ -95,5 +102,136 @@ func TestSumsOfClientsNoise(t *testing.T) {
 	t.Logf("%.3g of the bound for two; with r² = 3v/4 %.3g times the bound", nearest, mutant)
 	if nearest < .16 || mutant < 2 {
 		t.Errorf("%v of the bound for two, and %v of that with r² = 3v/4: is the distance that of these laws?", nearest, mutant)
+	}
+}
+
+// The noise of the clients that are relied on is worth what was asked for and no more than it is, whatever the
+// rounding of their number; all numbers stay in range.
+func TestClientsNoiseIsWorthItsSigma(t *testing.T) {
+	strategy := toeplitz.Strategy{Bits: 5, Weights: []int64{32, 17, 3}}
+	for _, c := range []struct {
+		least  int64
+		honest float64
+		want   int64
+	}{{1, 1, 1}, {2, .5, 1}, {3, 1. / 3, 1}, {10, .7, 7}, {10, .69, 6}, {100, .29, 28}, {3000, .893, 2679}, {1 << 30, 1, 1 << 30}} {
+		for _, sigma := range []float64{.01, 1, 61.5, 900, 3e4} {
+			p, err := NewCorrelatedByClients(1<<31, c.least, c.honest, 10, 3, sigma, strategy)
+			if errors.Is(err, dp.ErrNoBound) && sigma > 1e3 {
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := p.Guaranteed()
+			if n != c.want {
+				t.Errorf("%v of %d: %d clients", c.honest, c.least, n)
+			}
+			got, tail, err := p.Sigma(7)
+			if err != nil || !(got >= sigma*(1-1e-15)) || !(tail > 0 && tail < 1e-20) {
+				t.Fatalf("%v of %d: sigma %v, asked %v, tail %v: %v", c.honest, c.least, got, sigma, tail, err)
+			}
+			// σ·B·2^Bits squared is at most hV − 25, in integers.
+			steps := precise(0).Mul(precise(got), precise(float64(p.Bound)*32))
+			steps.Mul(steps, steps)
+			worth := new(big.Int).Mul(big.NewInt(n), new(big.Int).SetUint64(p.Variance))
+			if steps.Cmp(precise(0).SetInt(worth.Sub(worth, big.NewInt(spread)))) > 0 {
+				t.Errorf("%v of %d: sigma %v is more than the noise", c.honest, c.least, got)
+			}
+			if p.Variance < leastEach {
+				t.Errorf("variance %d", p.Variance)
+			}
+			if least := smoothing(spread, 10) * 7 * (1 + 3*float64(n-1)) * math.Exp(MostEps); !(tail >= least) {
+				t.Errorf("%d clients: tail %v below %v", n, tail, least)
+			}
+		}
+	}
+	p, err := NewCorrelatedByClients(100, 10, .5, 3, 1, 2, strategy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []uint64{0, 49, 1 << 54, 1 << 63, math.MaxUint64, math.MaxUint64/5 + 1} {
+		q := p
+		q.Variance = v
+		if _, _, err := q.Sigma(1); err == nil {
+			t.Errorf("variance %d was taken", v)
+		}
+	}
+	for _, c := range [][2]int64{{0, 100}, {-1, 100}, {101, 100}} {
+		q := p
+		q.MinUsers, q.Users = c[0], c[1]
+		if _, _, err := q.Sigma(1); err == nil {
+			t.Errorf("%d of %d clients were taken", c[0], c[1])
+		}
+	}
+	for _, honest := range []float64{0, -1, 1.0001, .0999, math.NaN(), math.Inf(1)} {
+		q := p
+		q.Honest = honest
+		if _, _, err := q.Sigma(1); err == nil {
+			t.Errorf("honest = %v was taken", honest)
+		}
+	}
+	q := p
+	if q.Bits, q.Weight = 0, 0; q.validate() == nil {
+		t.Error("noise apart without weights was taken")
+	}
+}
+
+// NoiseBound is the least power of two that a client's noise exceeds with probability e^−650 at most, by the bound
+// of Hsu, Kakade and Zhang.
+func TestNoiseBound(t *testing.T) {
+	for _, d := range []int{1, 2, 10, 1930, 1 << 20, 1 << 24} {
+		for _, v := range []uint64{50, 51, 1000, 1<<20 + 1, 1 << 30, 1 << 40, 1 << 54} {
+			p := Aggregated{Users: 9, MinUsers: 9, Honest: 1, Dim: d, Variance: v}
+			got := float64(p.NoiseBound())
+			least := math.Sqrt(float64(v) * (float64(d) + 2*math.Sqrt(650*float64(d)) + 1300))
+			if frac, _ := math.Frexp(got); frac != .5 || !(got >= least*(1-1e-12)) || !(got <= 2*least*1.002) {
+				t.Errorf("%d of parameter %d: %v, of %v", d, v, got, least)
+			}
+		}
+	}
+	// Of one coordinate the probability is known: e^−650 and much less is beyond the bound.
+	p := Aggregated{Users: 9, MinUsers: 9, Honest: 1, Dim: 1, Variance: 50}
+	if b := float64(p.NoiseBound()); !(b*b/(2*50) > 650) {
+		t.Errorf("bound %v", b)
+	}
+}
+
+// A simulation draws the noise of all clients of a round: as many of parameter V as there are, not those that are relied on.
+func TestNoiseOfAllClientsIsDrawn(t *testing.T) {
+	strategy := toeplitz.Strategy{Bits: 1, Weights: []int64{2, 1}}
+	p, err := NewCorrelatedByClients(1000, 100, .5, 4000, 1, 2, strategy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, clients := range []int64{100, 700} {
+		sum := make([]int64, p.Dim)
+		if err := p.AddNoise(rng.Replay(3, uint64(clients)), sum, clients); err != nil {
+			t.Fatal(err)
+		}
+		var square float64
+		for _, v := range sum {
+			square += float64(v) * float64(v)
+		}
+		if of := square / float64(p.Dim) / float64(clients) / float64(p.Variance); !(of > .9 && of < 1.1) {
+			t.Errorf("%d clients: %v of their variance", clients, of)
+		}
+	}
+	// In parts, where the sampler cannot draw all at once.
+	p.Variance = 1 << 53
+	if parts := p.together(5); !slices.Equal(parts, []uint64{1 << 54, 1 << 54, 1 << 53}) {
+		t.Errorf("%v", parts)
+	}
+	for _, v := range []uint64{50, 1<<54 - 1, 1 << 54} {
+		p.Variance = v
+		var total big.Int
+		for _, part := range p.together(1000) {
+			if _, err := sample.NewDiscreteGaussian(sample.Ratio{Num: part, Den: 1}); err != nil {
+				t.Error(err)
+			}
+			total.Add(&total, new(big.Int).SetUint64(part))
+		}
+		if total.Cmp(new(big.Int).Mul(big.NewInt(1000), new(big.Int).SetUint64(v))) != 0 {
+			t.Errorf("variance %d: %v together", v, &total)
+		}
 	}
 }
