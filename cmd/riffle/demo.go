@@ -144,8 +144,8 @@ client, which learns from them. It says how to open the page, and waits for the 
 			if task.Every != 0 && given("gamma") {
 				return usage("--gamma contradicts --every: with it clients count rounds and flip no coins")
 			}
-			if d.Full && task.Every != 0 {
-				return usage("--every contradicts --full, which has tokens: how many clients a round has costs nothing there")
+			if d.Full && task.Every != 0 && task.NoiseBy != vecsum.ByClients {
+				return usage("--every contradicts --full, which has tokens: how many clients a round has costs nothing there, but with --noise-by clients")
 			}
 			if d.Full {
 				if !given("trust") {

@@ -168,7 +168,7 @@ func assumptions(p Privacy) []string {
 		} else if p.Honest > 0 {
 			list = append(list, "One of the two aggregators is honest: it releases each round once, and none of fewer clients than the settings say. "+
 				"What is released is made of this round's sum and earlier ones, so both aggregators hold their shares of sums without noise for some rounds: nobody gets both. If both work against the clients, they see each client's vector, and nothing else protects it.",
-				fmt.Sprintf("In each round that is released, at least %d clients send noise as the protocol says, worth σ = %s clip norms together, and do not tell it. Others hide nobody.", p.Honest, number(p.Sigma)))
+				fmt.Sprintf("In each round that is released, at least %d clients send noise as the protocol says, worth σ = %s clip norms together, and do not tell it. Others hide nobody. A release without them shows the sums of earlier rounds without noise.", p.Honest, number(p.Sigma)))
 		} else if p.Every > 0 {
 			list = append(list, "One of the two aggregators is honest: it adds its noise, worth σ = "+number(p.Sigma)+" clip norms, to its share of what a round releases before anybody sees it, and releases each round once. "+
 				"What is released is made of this round's sum and earlier ones, so both aggregators hold their shares of sums without noise for some rounds: nobody gets both. If both work against the clients, they see each client's vector, and nothing else protects it.")

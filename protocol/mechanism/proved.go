@@ -114,7 +114,7 @@ func (m *AggregatedSum) Proved(announcement [32]byte) (*proved.Round, error) {
 
 // Tail bounds what so many rounds add to δ in all, on top of what the event's Gaussian noise
 // costs: the noise is rounded, and what one aggregator sees of a report is not quite independent
-// of the vector. It holds for ε up to MostEps of all rounds together. See vecsum.md, section 9.
+// of the vector. It holds for ε up to MostEps of all rounds together. See vecsum.md, sections 9 and 12.
 func (m *AggregatedSum) Tail(rounds int64) (float64, error) {
 	_, tail, err := m.Sigma(rounds)
 	if err != nil {
@@ -124,9 +124,9 @@ func (m *AggregatedSum) Tail(rounds int64) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	of := 1. // the client's vector, or also the noise of each client that is relied on
+	of := 1. // the client's vector, or also the noise of each client that may be there
 	if m.ByClients() {
-		of += float64(m.MinUsers)
+		of += float64(m.Users)
 	}
 	shown := (1 + math.Exp(MostEps)) * float64(rounds) * of * math.Exp2(r.ZeroKnowledge())
 	return (tail + shown) * (1 + 0x1p-40), nil

@@ -112,3 +112,16 @@ func TestEveryRefuses(t *testing.T) {
 		}
 	}
 }
+
+// Where clients add the noise, a round stuffed with others' reports shows earlier rounds' sums without noise. Tokens
+// are what keeps them out, so they go with it; where aggregators add it nobody needs them.
+func TestTokensGoWithNoiseOfClients(t *testing.T) {
+	for by, want := range map[vecsum.NoiseBy]string{vecsum.ByClients: "", vecsum.ByAggregators: "tokens do not go with every"} {
+		c := correlatedRun("x.csv", toeplitz.Band)
+		c.NoiseBy, c.Tokens = by, true
+		c.fill()
+		if err := c.Check(); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("noise by %s: error %v, want %q", by, err, want)
+		}
+	}
+}

@@ -244,8 +244,8 @@ func (c Config) checkEvery() error {
 		return inputError("sigma = %v with every needs rounds, for which the noise is correlated", c.Sigma)
 	case c.Rounds > toeplitz.MostWeights:
 		return inputError("rounds = %d with every must be at most %d", c.Rounds, toeplitz.MostWeights)
-	case c.Tokens:
-		return inputError("tokens do not go with every: how many clients a round has costs nothing there")
+	case c.Tokens && !c.apart():
+		return inputError("tokens do not go with every and noise-by %s: how many clients a round has costs nothing there", vecsum.ByAggregators)
 	case c.Evaluate != "":
 		return inputError("evaluate %s measures each round by itself, and the noise of every = %d is small in sums over rounds only", c.Evaluate, c.Every)
 	}
