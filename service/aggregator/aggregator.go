@@ -263,6 +263,8 @@ func (s *Service) check(j *job) error {
 		return no(wire.Malformed, "the announcement is not what the task says")
 	case (len(t.Mechanism.Weights) > 0) != (t.Every > 0) || t.Every > 0 && t.Participation != dp.CheckIn:
 		return no(wire.Malformed, "correlated noise of a task whose clients do not count rounds")
+	case j.proved != nil && j.proved.MinUsers > t.MinReports:
+		return no(wire.Malformed, "the noise of %d clients is relied on, rounds are summed with %d", j.proved.MinUsers, t.MinReports)
 	case c.Void:
 		return no(wire.Closed, "the round is void")
 	}

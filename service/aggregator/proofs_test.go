@@ -83,6 +83,9 @@ func newProvedOf(t *testing.T, m *mechanism.AggregatedSum, every int64, bad ...i
 	w.task = wire.Task{Population: wire.ID{1}, Name: "sum", Trust: dp.Distributed, Participation: participation, MinReports: 5,
 		Rounds: 9, Delta: 1e-6, Mechanism: w.m.Describe(), Every: every}
 	w.sh = batchtest.New(users, 2, w.ring.Keys...)
+	if m.ByClients() {
+		w.sh.PerChunk = 1 // two reports are longer than a chunk
+	}
 	w.sh.Fill = func(a wire.Announcement) (parts, shares [][]byte) { return w.fill(a, bad) }
 	public := w.key.Public().(ed25519.PublicKey)
 	w.server, w.front = httptest.NewServer(w.sh.Handler(public, true)), httptest.NewServer(w.sh.Handler(public, false))
