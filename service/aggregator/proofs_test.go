@@ -19,6 +19,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/mechanism/sample"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/mechanism/vecsum/proved"
 	"github.com/riffle-dp/riffle/protocol/envelope"
@@ -39,6 +40,7 @@ type provedWorld struct {
 	of     *proved.Round
 	front  *httptest.Server // the shuffler, to the coordinator
 	vector [][]int64
+	noise  [][]int64          // of clients that send it
 	signs  ed25519.PrivateKey // the aggregator's
 	change func(*Config)
 }
@@ -84,6 +86,9 @@ func newProvedOf(t *testing.T, m *mechanism.AggregatedSum, every int64, bad ...i
 		Rounds: 9, Delta: 1e-6, Mechanism: w.m.Describe(), Every: every}
 	w.sh = batchtest.New(users, 2, w.ring.Keys...)
 	w.sh.Fill = func(a wire.Announcement) (parts, shares [][]byte) { return w.fill(a, bad) }
+	if w.m.ByClients() {
+		w.sh.PerChunk = 1 // three would be longer than the peers take
+	}
 	public := w.key.Public().(ed25519.PublicKey)
 	w.server, w.front = httptest.NewServer(w.sh.Handler(public, true)), httptest.NewServer(w.sh.Handler(public, false))
 	t.Cleanup(w.server.Close)
@@ -111,7 +116,7 @@ func newProvedOf(t *testing.T, m *mechanism.AggregatedSum, every int64, bad ...i
 }
 
 func (w *provedWorld) fill(a wire.Announcement, bad []int) (parts, shares [][]byte) {
-	src := rng.Replay(1)
+	src := rng.Replay(1, uint64(a.Round))
 	seal := func(to envelope.Reader, content []byte) []byte {
 		b, err := envelope.SealPart(w.ring.Keys[0], to, wire.Digest(a), content)
 		if err != nil {
@@ -126,7 +131,23 @@ func (w *provedWorld) fill(a wire.Announcement, bad []int) (parts, shares [][]by
 		for j, v := range r.Value {
 			x[j] = int64(v)
 		}
-		part, share, err := mechanism.Contents(src, w.m, wire.Digest(a), r)
+		vectors := [][]int64{x}
+		if w.m.ByClients() {
+			g, err := sample.NewDiscreteGaussian(sample.Ratio{Num: w.m.Variance, Den: 1})
+			if err != nil {
+				w.t.Error(err)
+				return nil, nil
+			}
+			noise := make([]int64, dim)
+			g.Fill(src, noise)
+			w.noise, vectors = append(w.noise, noise), append(vectors, noise)
+		}
+		of, err := w.m.Proved(wire.Digest(a))
+		if err != nil {
+			w.t.Error(err)
+			return nil, nil
+		}
+		share, part, err := of.Report(src, vectors...)
 		if err != nil {
 			w.t.Error(err)
 		}
@@ -289,7 +310,41 @@ func (n *noiseLog) PutObject(ctx context.Context, name string, data []byte) erro
 	return err
 }
 
-// combine opens an answer, and holds the sum against the vectors with the noise that is named.
+// none is what the coordinator of the tests adds.
+func (w *provedWorld) none() []int64 {
+	if w.m.ByClients() {
+		return nil
+	}
+	return make([]int64, dim)
+}
+
+// added is the noise that is in a release: the one of which drawn has the sealed bytes and that is named, or that of all
+// clients but those of some places.
+func (w *provedWorld) added(drawn map[string][]byte, out ...int64) []int64 {
+	w.t.Helper()
+	rec := w.record()
+	if rec.Sent != w.m.ByClients() || rec.Sent != (rec.Noise == hash{}) {
+		w.t.Fatalf("clients send noise %v: %+v", w.m.ByClients(), rec)
+	}
+	if w.m.ByClients() {
+		sum := make([]int64, dim)
+		for i, noise := range w.noise {
+			for j := range noise {
+				if !slices.Contains(out, int64(i)) {
+					sum[j] += noise[j]
+				}
+			}
+		}
+		return sum
+	}
+	noise, err := sealed.Noise.OpenVector(w.ring, envelope.Aggregator, wire.Digest(w.a), drawn[noiseName(wire.Digest(w.a), rec.Noise)], dim)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return noise
+}
+
+// combine opens an answer, and holds the sum against the vectors with the noise that is named or was sent.
 func (w *provedWorld) combine(x *exchange.Exchange, b []byte, drawn map[string][]byte, out ...int64) {
 	w.t.Helper()
 	word, rest, err := split(b)
@@ -307,7 +362,7 @@ func (w *provedWorld) combine(x *exchange.Exchange, b []byte, drawn map[string][
 	if a, err := wire.Decode[wire.Agreed](message); err != nil || a.Announcement != wire.Digest(w.a) || a.Exclusion != p.Exclusion {
 		w.t.Errorf("%+v, %v", a, err)
 	}
-	own, err := x.Close(make([]int64, dim))
+	own, err := x.Close(w.none())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -315,10 +370,7 @@ func (w *provedWorld) combine(x *exchange.Exchange, b []byte, drawn map[string][
 	if err != nil || n != int64(users-len(out)) {
 		w.t.Fatalf("%d reports, %v", n, err)
 	}
-	noise, err := sealed.Noise.OpenVector(w.ring, envelope.Aggregator, wire.Digest(w.a), drawn[noiseName(wire.Digest(w.a), w.record().Noise)], dim)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noise := w.added(drawn, out...)
 	want := slices.Clone(noise)
 	for i, x := range w.vector {
 		for j := range x {
