@@ -69,17 +69,6 @@ func whoAdds(t *testing.T, f func(t *testing.T, w *heldWorld)) {
 	t.Run("noise by clients", func(t *testing.T) { f(t, newHeld(t, true)) })
 }
 
-// drew holds that noise was drawn as often as aggregators that add it draw it, and not at all where clients send it.
-func (w *heldWorld) drew(times int) {
-	w.t.Helper()
-	if w.m.ByClients() {
-		times = 0
-	}
-	if len(w.log.drawn) != times {
-		w.t.Errorf("noise was drawn %d times, not %d", len(w.log.drawn), times)
-	}
-}
-
 // turn opens a round, and prepares it. It may have the number of another one.
 func (w *heldWorld) turn(round int64) {
 	w.t.Helper()
@@ -231,7 +220,7 @@ func heldSums(t *testing.T, w *heldWorld) {
 			t.Errorf("round %d, asked again after a restart: %d", c.round, code)
 		}
 	}
-	w.drew(6)
+	w.drew(w.log, 6)
 	if found := w.found(); len(found) != 0 {
 		t.Errorf("fsck: %q", found)
 	}
@@ -357,7 +346,7 @@ func TestTwoProcessesBindOneAnnouncement(t *testing.T) {
 		if n := len(listedObjects(w.store, "partial/")); n != 1 {
 			t.Errorf("%d partial sums", n)
 		}
-		w.drew(1)
+		w.drew(w.log, 1)
 		if found := w.found(); len(found) != 0 {
 			t.Errorf("fsck: %q", found)
 		}
@@ -472,7 +461,7 @@ func heldSumsAreStoredFirst(t *testing.T, w *heldWorld) {
 	if code != 200 {
 		t.Fatalf("%d %s", code, b)
 	}
-	w.drew(1)
+	w.drew(w.log, 1)
 	w.unmix(x, b)
 	if got := w.holds(); !slices.Equal(got, []int64{1}) {
 		t.Errorf("held: %v", got)

@@ -362,6 +362,12 @@ func (w *provedWorld) combine(x *exchange.Exchange, b []byte, drawn map[string][
 	if a, err := wire.Decode[wire.Agreed](message); err != nil || a.Announcement != wire.Digest(w.a) || a.Exclusion != p.Exclusion {
 		w.t.Errorf("%+v, %v", a, err)
 	}
+	if w.m.ByClients() {
+		strategy, _ := w.m.Correlation()
+		if _, err := x.Mix(strategy.Weights[0], nil); err != nil {
+			w.t.Fatal(err)
+		}
+	}
 	own, err := x.Close(w.none())
 	if err != nil {
 		w.t.Fatal(err)
@@ -372,10 +378,14 @@ func (w *provedWorld) combine(x *exchange.Exchange, b []byte, drawn map[string][
 	}
 	noise := w.added(drawn, out...)
 	want := slices.Clone(noise)
+	weight := int64(1)
+	if strategy, ok := w.m.Correlation(); ok {
+		weight = strategy.Weights[0]
+	}
 	for i, x := range w.vector {
 		for j := range x {
 			if !slices.Contains(out, int64(i)) {
-				want[j] += x[j]
+				want[j] += weight * x[j]
 			}
 		}
 	}
@@ -387,8 +397,28 @@ func (w *provedWorld) combine(x *exchange.Exchange, b []byte, drawn map[string][
 	}
 }
 
-func TestProvedRoundIsSummedOnce(t *testing.T) {
-	w := newProved(t, 2, 5)
+// eachProved runs a test of a round with proofs with noise of the aggregators, and with that of clients, which goes
+// with correlated noise; bad are the clients whose reports are spoilt.
+func eachProved(t *testing.T, f func(t *testing.T, w *provedWorld), bad ...int) {
+	t.Helper()
+	t.Run("noise by aggregators", func(t *testing.T) { f(t, newProved(t, bad...)) })
+	t.Run("noise by clients", func(t *testing.T) { f(t, newHeld(t, true, bad...).provedWorld) })
+}
+
+// drew holds that the aggregator has drawn noise so often, and not at all where clients send it.
+func (w *provedWorld) drew(log *noiseLog, times int) {
+	w.t.Helper()
+	if w.m.ByClients() {
+		times = 0
+	}
+	if len(log.drawn) != times {
+		w.t.Errorf("noise was drawn %d times, not %d", len(log.drawn), times)
+	}
+}
+
+func TestProvedRoundIsSummedOnce(t *testing.T) { eachProved(t, provedRoundIsSummedOnce, 2, 5) }
+
+func provedRoundIsSummedOnce(t *testing.T, w *provedWorld) {
 	log := &noiseLog{storage: w.store, drawn: map[string][]byte{}}
 	s := w.start(log)
 	w.prepare(s)
@@ -401,8 +431,8 @@ func TestProvedRoundIsSummedOnce(t *testing.T) {
 		t.Fatalf("%d %s", code, first)
 	}
 	w.combine(x, first, log.drawn, 2, 5)
-	if len(log.drawn) != 1 || len(listedObjects(w.store, noisePrefix)) != 0 {
-		t.Errorf("%d draws, %v left", len(log.drawn), listedObjects(w.store, noisePrefix))
+	if w.drew(log, 1); len(listedObjects(w.store, noisePrefix)) != 0 {
+		t.Errorf("%v left", listedObjects(w.store, noisePrefix))
 	}
 	if c := s.Snapshot(); c.Prepared != 1 || c.Summed != 1 || c.Reports != 7 || c.Refused[wire.Unequal] != 2 {
 		t.Errorf("%+v", c)
@@ -421,9 +451,7 @@ func TestProvedRoundIsSummedOnce(t *testing.T) {
 			t.Errorf("%s, after another exchange: %d", name, code)
 		}
 	}
-	if len(log.drawn) != 1 {
-		t.Errorf("%d draws", len(log.drawn))
-	}
+	w.drew(log, 1)
 }
 
 func listedObjects(m *memory, prefix string) []string {
@@ -433,8 +461,9 @@ func listedObjects(m *memory, prefix string) []string {
 
 // A coordinator that lies gets one key, one set and one noise, and nothing that depends on what it
 // says.
-func TestLyingCoordinator(t *testing.T) {
-	w := newProved(t, 2)
+func TestLyingCoordinator(t *testing.T) { eachProved(t, lyingCoordinator, 2) }
+
+func lyingCoordinator(t *testing.T, w *provedWorld) {
 	s := w.start()
 	if code, _ := ask(s, w.path("sum"), w.exclude(2)); code != 404 {
 		t.Errorf("a sum that was not prepared: %d", code)
