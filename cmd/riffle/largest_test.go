@@ -75,6 +75,8 @@ func TestTaskSaysWhatAReportIs(t *testing.T) {
 	}{
 		{seeds, []string{"one report", "epsilon 2.5000002 by itself (eps0 2.5, and what covers rounding)", "by up to 31 clip norms / n, whatever its client's data is: the best of 2^40 seeds"}, "messages"},
 		{values, []string{"one message", "epsilon 2.5 by itself\n", "by up to 31 clip norms / n, whatever its client's data is; no step", "2 messages a round: epsilon 5 together"}, "seed"},
+		{&operatorv1.Task{Trust: "vector-sum", Proofs: "pine", NoiseBy: "aggregators"}, []string{"by aggregators: as much of each as hides a client, whoever else takes part"}, "honest"},
+		{&operatorv1.Task{Trust: "vector-sum", Proofs: "pine", NoiseBy: "clients"}, []string{"by clients, apart from their vectors: that of n-min, or of the share of them that is honest, hides a client"}, "whoever else"},
 		{&operatorv1.Task{Trust: "vector-sum", LargestReport: 2}, []string{"by up to 2 clip norms / n"}, "seed"},
 	} {
 		var text strings.Builder

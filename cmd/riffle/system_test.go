@@ -743,15 +743,17 @@ func TestDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, args := range map[string][]string{
-		"shuffle":       {"--participation", "once", "--k", "5"},
-		"vector-sum":    {"--trust", "vector-sum", "--suite", "mlkem768x25519"},
-		"proofs":        {"--trust", "vector-sum", "--proofs", "pine"},
-		"full":          {"--full"},
-		"full, shuffle": {"--full", "--trust", "shuffle"},
-		"messages":      {"--messages", "8", "--participation", "check-in", "--gamma", "0.9"},
-		"measure":       {"--measure"},
-		"full, measure": {"--full", "--measure"},
-		"interrupted":   {},
+		"shuffle":        {"--participation", "once", "--k", "5"},
+		"vector-sum":     {"--trust", "vector-sum", "--suite", "mlkem768x25519"},
+		"proofs":         {"--trust", "vector-sum", "--proofs", "pine"},
+		"full":           {"--full"},
+		"full, shuffle":  {"--full", "--trust", "shuffle"},
+		"messages":       {"--messages", "8", "--participation", "check-in", "--gamma", "0.9"},
+		"measure":        {"--measure"},
+		"full, measure":  {"--full", "--measure"},
+		"every":          {"--every", "3"},
+		"every, clients": {"--every", "3", "--noise-by", "clients"},
+		"interrupted":    {},
 	} {
 		if !longtest.On && name != "vector-sum" && name != "messages" && name != "proofs" && name != "full" && name != "measure" {
 			continue
@@ -759,6 +761,10 @@ func TestDemo(t *testing.T) {
 		out, rounds := shortDir(t), int64(2)
 		if name == "interrupted" {
 			rounds = 20 // it must not be at its end before
+		}
+		every := strings.HasPrefix(name, "every")
+		if every {
+			rounds = 3 // in which each client comes once
 		}
 		cmd := process(t, append([]string{"demo", "--clients", "12", "--rounds", fmt.Sprint(rounds), "--data", data, "--out", out, "--json"}, args...)...)
 		var stdout, stderr bytes.Buffer
@@ -836,7 +842,11 @@ func TestDemo(t *testing.T) {
 		if full := strings.HasPrefix(name, "full"); full != (r.Tokens && r.Relay && r.Receipts != nil && r.Receipts.Found == r.Accepted+asked && r.Receipts.Missing == 0) {
 			t.Errorf("%s: tokens %t, relay %t, receipts %+v", name, r.Tokens, r.Relay, r.Receipts)
 		}
-		if (name == "proofs" || name == "full" || name == "full, measure") != (r.Proofs == "pine" && r.NoiseBy == "aggregators") {
+		by := "aggregators"
+		if name == "every, clients" {
+			by = "clients"
+		}
+		if (name == "proofs" || name == "full" || name == "full, measure" || every) != (r.Proofs == "pine" && r.NoiseBy == by) {
 			t.Errorf("%s: proofs %q, noise by %q", name, r.Proofs, r.NoiseBy)
 		}
 		if name == "messages" && (r.Messages != 8 || !(r.Local > 16 && r.Local < 16.001) || r.Report != 178+8*74) {

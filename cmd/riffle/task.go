@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
 )
@@ -159,7 +160,11 @@ func printTask(p *printer, t *operatorv1.Task) {
 		p.row("one client", "sends %d messages a round: epsilon %s together without the shuffle", t.Messages, roundUp(t.LocalEpsilon))
 	}
 	if t.Proofs != "" {
-		p.row("noise", "by %s: as much of each as hides a client, whoever else takes part", t.NoiseBy)
+		if t.NoiseBy == string(vecsum.ByClients) {
+			p.row("noise", "by %s, apart from their vectors: that of n-min, or of the share of them that is honest, hides a client", t.NoiseBy)
+		} else {
+			p.row("noise", "by %s: as much of each as hides a client, whoever else takes part", t.NoiseBy)
+		}
 		p.row("proofs", "%s: reports whose norm is not proved are left out, which costs no privacy", t.Proofs)
 	} else if dp.Trust(t.Trust).Is(dp.SumsOnly) {
 		p.row("left out", "at most %d of a round of %d, or it gives no step (colluders, honest)", t.SpareReports, t.NMin)

@@ -36,6 +36,76 @@ func correlatedTask(t testing.TB, s toeplitz.Strategy, every int64) (wire.Task, 
 
 var agreeable = client.Policy{MaxEps0: 1, MaxEps: 30, Delta: 1e-5, MinReports: 1}
 
+// correlatedByClients is a task of clients in one of 3 rounds, who send the noise apart from their vectors.
+func correlatedByClients(t testing.TB, least int64, honest float64) wire.Task {
+	t.Helper()
+	s := toeplitz.Strategy{Bits: 4, Weights: []int64{16, 9, 5}}
+	p, err := vecsum.NewCorrelatedByClients(99, least, honest, 2, 1, 3, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sigma, _, err := p.Sigma(50)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := mechanism.NewCorrelatedSum(p, s, sigma, 99)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return wire.Task{Name: "sums", Trust: dp.Distributed, Participation: dp.CheckIn, MinReports: least, Rounds: 50, Delta: 1e-5,
+		Mechanism: m.Describe(), Every: 3}
+}
+
+// A client agrees to noise of clients only if rounds have as many as it is counted for, in spite of colluders.
+func TestNoiseOfClientsApartIsAgreedTo(t *testing.T) {
+	for name, c := range map[string]struct {
+		honest  float64
+		policy  func(*client.Policy)
+		task    func(*wire.Task)
+		refused string // "": it agrees
+	}{
+		"any policy":             {1, nil, nil, ""},
+		"noise of clients alone": {1, func(p *client.Policy) { p.NoiseBy = []vecsum.NoiseBy{vecsum.ByClients} }, nil, ""},
+		"with proofs":            {1, func(p *client.Policy) { p.RequireProofs = true }, nil, ""},
+		"half are honest":        {.5, func(p *client.Policy) { p.Colluders = 5 }, nil, ""},
+		"more colluders": {.5, func(p *client.Policy) { p.Colluders = 6 }, nil,
+			"noise of a share 0.5 of 10 clients leaves no room for 6 colluders"},
+		"one colluder, of whom none is allowed for": {1, func(p *client.Policy) { p.Colluders = 1 }, nil,
+			"noise of a share 1 of 10 clients leaves no room for 1 colluders"},
+		"noise of aggregators alone": {1, func(p *client.Policy) { p.NoiseBy = []vecsum.NoiseBy{vecsum.ByAggregators} }, nil,
+			"noise by clients is not allowed"},
+		"fewer reports than are counted on": {1, nil, func(w *wire.Task) { w.MinReports = 9 },
+			"noise is counted on for 10 clients, rounds are opened with 9"},
+		"less variance":          {1, nil, func(w *wire.Task) { w.Mechanism.Sum.Variance -= w.Mechanism.Sum.Variance / 100 }, "worth sigma = "},
+		"more sigma":             {1, nil, func(w *wire.Task) { w.Mechanism.Sum.Sigma *= 1.001 }, "worth sigma = "},
+		"more of them honest":    {.5, nil, func(w *wire.Task) { w.Mechanism.Sum.Honest = .4 }, "worth sigma = "},
+		"fewer that it needs":    {1, nil, func(w *wire.Task) { w.Mechanism.Sum.MinUsers = 9 }, "worth sigma = "},
+		"none of them honest":    {1, nil, func(w *wire.Task) { w.Mechanism.Sum.Honest = 0 }, "honest fraction = 0"},
+		"no proofs":              {1, nil, func(w *wire.Task) { w.Mechanism.Sum.Proofs = "" }, "needs proofs"},
+		"who adds it contradict": {1, nil, func(w *wire.Task) { w.Mechanism.Sum.NoiseBy = wire.NoiseByAggregators }, "with noise by"},
+		"independent noise":      {1, nil, func(w *wire.Task) { w.Mechanism.Weights, w.Mechanism.WeightBits, w.Every = nil, 0, 0 }, "without the weights"},
+	} {
+		p, task := agreeable, correlatedByClients(t, 10, c.honest)
+		if c.policy != nil {
+			c.policy(&p)
+		}
+		if c.task != nil {
+			c.task(&task)
+		}
+		terms, err := p.Agree(t.Context(), task)
+		switch {
+		case c.refused != "":
+			if err == nil || !strings.Contains(err.Error(), c.refused) {
+				t.Errorf("%s: error %v, want %q", name, err, c.refused)
+			}
+		case err != nil:
+			t.Errorf("%s: %v", name, err)
+		case terms.Charge.Report.Class != dp.GaussianSum || terms.Charge.Reports != 1 || !(terms.Charge.Report.Sigma < task.Mechanism.Sum.Sigma):
+			t.Errorf("%s: %+v", name, terms.Charge)
+		}
+	}
+}
+
 // patterns calls f with every set of rounds 0 ≤ t < rounds of which any two are at least every apart.
 func patterns(rounds, every int64, f func(pattern []int64)) {
 	var extend func(from int64, pattern []int64)

@@ -12,8 +12,24 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/toeplitz"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
+	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/simulate"
 )
+
+// A simulation of noise that clients send apart has no proofs; over a network it needs them.
+func TestNoiseOfClientsApartAndProofs(t *testing.T) {
+	c := correlatedRun("x.csv", toeplitz.Band)
+	c.NoiseBy, c.Proofs = vecsum.ByClients, wire.ProofsPine
+	want := "simulate noise-by clients without them"
+	if _, err := Prepare(t.Context(), c); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want %q", err, want)
+	}
+	c.Proofs, want = "", "every = 5 needs proofs pine over a network"
+	c.fill()
+	if err := c.networked(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want %q", err, want)
+	}
+}
 
 // correlatedRun is a run of clients in one of 5 rounds at most, some of whose rounds are void.
 func correlatedRun(data string, kind toeplitz.Kind) Config {

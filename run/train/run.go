@@ -82,6 +82,9 @@ func prepare(ctx context.Context, c Config) (*Run, error) {
 		return nil, inputError("tokens are of tasks over a network (riffle task create): in a simulation nobody stuffs a round")
 	}
 	if c.Proofs != "" {
+		if c.apart() {
+			return nil, inputError("proofs = %s are of tasks over a network (riffle task create, riffle demo): simulate noise-by %s without them, whose sums are the same", c.Proofs, vecsum.ByClients)
+		}
 		return nil, inputError("proofs = %s are of tasks over a network (riffle task create, riffle demo): simulate noise-by %s, whose sums are the same", c.Proofs, vecsum.ByAggregators)
 	}
 	if c.Dim != 0 && c.Gradients == "" {

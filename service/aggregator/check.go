@@ -11,9 +11,9 @@ import (
 )
 
 // Check reads an aggregator's store, which must not be in use, and compares it with its mark,
-// unless file is "". It calls problem for each thing that is wrong, with its key. It returns
+// unless marks is nil. It calls problem for each thing that is wrong, with its key. It returns
 // the number of rounds, or an error if the store cannot be listed.
-func Check(ctx context.Context, s *store.Store, file mark.File, problem func(where, format string, args ...any)) (rounds int64, err error) {
+func Check(ctx context.Context, s storage, marks mark.Keeper, problem func(where, format string, args ...any)) (rounds int64, err error) {
 	records := map[hash]record{}
 	keys, err := s.List(ctx, store.Values, recordPrefix)
 	for _, key := range keys {
@@ -37,10 +37,6 @@ func Check(ctx context.Context, s *store.Store, file mark.File, problem func(whe
 		if err := checkNoise(ctx, s, announcement, r); err != nil {
 			problem(key, "its noise: %v", err)
 		}
-	}
-	var marks mark.Keeper
-	if file != "" {
-		marks = file
 	}
 	checkHistory(ctx, s, marks, records, problem)
 	return int64(len(keys)), err

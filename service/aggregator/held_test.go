@@ -37,9 +37,13 @@ type heldWorld struct {
 
 var bandOf3 = toeplitz.Strategy{Bits: 4, Weights: []int64{16, 9, 5}}
 
-func newHeld(t *testing.T) *heldWorld {
+// newHeld returns the task's first round; byClients says who adds the noise, bad which clients' reports are spoilt.
+func newHeld(t *testing.T, byClients bool, bad ...int) *heldWorld {
 	t.Helper()
 	p, err := vecsum.NewCorrelated(users, dim, 1, 2, bandOf3)
+	if byClients {
+		p, err = vecsum.NewCorrelatedByClients(users, 5, 1, dim, 1, 2, bandOf3)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,11 +55,18 @@ func newHeld(t *testing.T) *heldWorld {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &heldWorld{provedWorld: newProvedOf(t, m, 3), weight: bandOf3.Weights,
+	w := &heldWorld{provedWorld: newProvedOf(t, m, 3, bad...), weight: bandOf3.Weights,
 		shares: map[[32]byte][]int64{}, bare: map[[32]byte][]int64{}, name: map[int64][32]byte{}}
 	w.log = &noiseLog{storage: w.store, drawn: map[string][]byte{}}
 	w.s = w.start(w.log)
 	return w
+}
+
+// whoAdds runs a test of correlated noise with that of the aggregators, and with that of clients.
+func whoAdds(t *testing.T, f func(t *testing.T, w *heldWorld)) {
+	t.Helper()
+	t.Run("noise by aggregators", func(t *testing.T) { f(t, newHeld(t, false)) })
+	t.Run("noise by clients", func(t *testing.T) { f(t, newHeld(t, true)) })
 }
 
 // turn opens a round, and prepares it. It may have the number of another one.
@@ -67,7 +78,7 @@ func (w *heldWorld) turn(round int64) {
 
 func (w *heldWorld) announce(round int64) {
 	w.t.Helper()
-	w.vector = nil
+	w.vector, w.noise = nil, nil
 	w.a.Round, w.a.Opens = round, w.a.Opens+1
 	w.open(&w.a)
 	w.closed = w.sh.Closed(wire.Digest(w.a))
@@ -127,7 +138,7 @@ func (w *heldWorld) unmix(x *exchange.Exchange, b []byte, rounds ...int64) {
 		w.t.Fatal(err)
 	}
 	w.shares[digest], w.bare[digest], w.name[w.a.Round] = share, own, digest
-	p, err := x.Close(make([]int64, dim))
+	p, err := x.Close(w.none())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -143,10 +154,7 @@ func (w *heldWorld) unmix(x *exchange.Exchange, b []byte, rounds ...int64) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	noise, err := sealed.Noise.OpenVector(w.ring, envelope.Aggregator, digest, w.log.drawn[noiseName(digest, w.record().Noise)], dim)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noise := w.added(w.log.drawn)
 	for j := range want {
 		want[j] += w.weight[0]*own[j] + noise[j]
 	}
@@ -187,8 +195,9 @@ func (w *heldWorld) refuse(what string, code int, body []byte) {
 
 // Each round's release is made of the earlier sums that the coordinator names, as far as they have a weight,
 // over restarts too; what no round needs is deleted.
-func TestHeldSums(t *testing.T) {
-	w := newHeld(t)
+func TestHeldSums(t *testing.T) { whoAdds(t, heldSums) }
+
+func heldSums(t *testing.T, w *heldWorld) {
 	w.prepare(w.s)
 	for _, c := range []struct {
 		round   int64
@@ -211,9 +220,7 @@ func TestHeldSums(t *testing.T) {
 			t.Errorf("round %d, asked again after a restart: %d", c.round, code)
 		}
 	}
-	if len(w.log.drawn) != 6 {
-		t.Errorf("%d draws in 6 rounds", len(w.log.drawn))
-	}
+	w.drew(w.log, 6)
 	if found := w.found(); len(found) != 0 {
 		t.Errorf("fsck: %q", found)
 	}
@@ -244,8 +251,9 @@ func (w *heldWorld) found() (found []string) {
 
 // A coordinator that lies, with a shuffler that opens what it is told to, gets one release of a round of the
 // task, made of one list of earlier rounds, and nothing is left of what it is refused.
-func TestLyingCoordinatorMixesOnce(t *testing.T) {
-	w := newHeld(t)
+func TestLyingCoordinatorMixesOnce(t *testing.T) { whoAdds(t, lyingCoordinatorMixesOnce) }
+
+func lyingCoordinatorMixesOnce(t *testing.T, w *heldWorld) {
 	w.sh.Anyway = true
 	w.prepare(w.s)
 	w.release()
@@ -310,8 +318,8 @@ func TestLyingCoordinatorMixesOnce(t *testing.T) {
 
 // Two processes on one store are asked at once for a round under two announcements: one of them is released.
 func TestTwoProcessesBindOneAnnouncement(t *testing.T) {
-	for range 4 {
-		w := newHeld(t)
+	for i := range 4 {
+		w := newHeld(t, i%2 == 1)
 		w.sh.Anyway = true
 		var paths []string
 		var bodies [][]byte
@@ -335,9 +343,10 @@ func TestTwoProcessesBindOneAnnouncement(t *testing.T) {
 		if min(a, b) != 200 || max(a, b) != 409 {
 			t.Errorf("answered %d and %d", a, b)
 		}
-		if n := len(listedObjects(w.store, "partial/")); n != 1 || len(w.log.drawn) != 1 {
-			t.Errorf("%d partial sums, %d draws", n, len(w.log.drawn))
+		if n := len(listedObjects(w.store, "partial/")); n != 1 {
+			t.Errorf("%d partial sums", n)
 		}
+		w.drew(w.log, 1)
 		if found := w.found(); len(found) != 0 {
 			t.Errorf("fsck: %q", found)
 		}
@@ -347,9 +356,11 @@ func TestTwoProcessesBindOneAnnouncement(t *testing.T) {
 // foreign releases a round of another task and returns its announcement.
 func (w *heldWorld) foreign() [32]byte {
 	w.t.Helper()
-	task, a, closed, of, vector := w.task, w.a, w.closed, w.of, w.vector
+	task, a, closed, of, vector, noise := w.task, w.a, w.closed, w.of, w.vector, w.noise
 	name := maps.Clone(w.name)
-	defer func() { w.task, w.a, w.closed, w.of, w.vector, w.name = task, a, closed, of, vector, name }()
+	defer func() {
+		w.task, w.a, w.closed, w.of, w.vector, w.noise, w.name = task, a, closed, of, vector, noise, name
+	}()
 	w.task.Name = "another"
 	w.a.Task = wire.Digest(w.task)
 	w.turn(2)
@@ -359,7 +370,10 @@ func (w *heldWorld) foreign() [32]byte {
 
 // A store that was restored from before a round was bound would bind it to another announcement.
 func TestRestoredStoreBindsNoSecondAnnouncement(t *testing.T) {
-	w := newHeld(t)
+	whoAdds(t, restoredStoreBindsNoSecondAnnouncement)
+}
+
+func restoredStoreBindsNoSecondAnnouncement(t *testing.T, w *heldWorld) {
 	w.sh.Anyway = true
 	w.prepare(w.s)
 	w.exchanged()
@@ -374,8 +388,9 @@ func TestRestoredStoreBindsNoSecondAnnouncement(t *testing.T) {
 }
 
 // The row is bound before anything is signed or drawn, and the mark before the row counts.
-func TestRowIsBoundFirst(t *testing.T) {
-	w := newHeld(t)
+func TestRowIsBoundFirst(t *testing.T) { whoAdds(t, rowIsBoundFirst) }
+
+func rowIsBoundFirst(t *testing.T, w *heldWorld) {
 	w.sh.Anyway = true
 	broken := &brokenMark{}
 	w.mark = broken
@@ -420,8 +435,9 @@ func (f *fullStore) PutObject(ctx context.Context, name string, data []byte) err
 
 // A sum that cannot be held is not released. The coordinator begins again, with the same message where the whole
 // batch is in one, and then it is.
-func TestHeldSumsAreStoredFirst(t *testing.T) {
-	w := newHeld(t)
+func TestHeldSumsAreStoredFirst(t *testing.T) { whoAdds(t, heldSumsAreStoredFirst) }
+
+func heldSumsAreStoredFirst(t *testing.T, w *heldWorld) {
 	full := &fullStore{storage: w.log}
 	w.s = w.start(full)
 	w.prepare(w.s)
@@ -442,9 +458,10 @@ func TestHeldSumsAreStoredFirst(t *testing.T) {
 	}
 	x := whole()
 	code, b := ask(w.s, w.path("sum"), w.mixed())
-	if code != 200 || len(w.log.drawn) != 1 {
-		t.Fatalf("%d %s, %d draws", code, b, len(w.log.drawn))
+	if code != 200 {
+		t.Fatalf("%d %s", code, b)
 	}
+	w.drew(w.log, 1)
 	w.unmix(x, b)
 	if got := w.holds(); !slices.Equal(got, []int64{1}) {
 		t.Errorf("held: %v", got)
@@ -453,6 +470,12 @@ func TestHeldSumsAreStoredFirst(t *testing.T) {
 
 // Sums that were lost or changed are named as such, and the round can be released without them.
 func TestHeldSumsAreLost(t *testing.T) {
+	for _, byClients := range []bool{false, true} {
+		t.Run(fmt.Sprintf("noise by clients: %t", byClients), func(t *testing.T) { heldSumsAreLost(t, byClients) })
+	}
+}
+
+func heldSumsAreLost(t *testing.T, byClients bool) {
 	for what, spoil := range map[string]func(*heldWorld, string){
 		"gone": func(w *heldWorld, name string) { delete(w.store.objects, name) },
 		"changed": func(w *heldWorld, name string) {
@@ -482,7 +505,7 @@ func TestHeldSumsAreLost(t *testing.T) {
 			w.store.objects[heldName(w.name[1], rec.Held)] = b
 		},
 	} {
-		w := newHeld(t)
+		w := newHeld(t, byClients)
 		w.prepare(w.s)
 		w.release()
 		names := listedObjects(w.store, heldPrefix)
@@ -501,8 +524,9 @@ func TestHeldSumsAreLost(t *testing.T) {
 }
 
 // A held sum goes when it is old, when its record names another, and not before it is named.
-func TestSweepHeld(t *testing.T) {
-	w := newHeld(t)
+func TestSweepHeld(t *testing.T) { whoAdds(t, sweepHeld) }
+
+func sweepHeld(t *testing.T, w *heldWorld) {
 	w.prepare(w.s)
 	d := wire.Digest(w.a)
 	early := heldName(d, hash{1})
@@ -560,8 +584,9 @@ func TestEarlierRoundsOfAnotherKindOfTask(t *testing.T) {
 }
 
 // fsck compares rows with the records: each is of the announcement that was released, and each release has one.
-func TestRowsAreChecked(t *testing.T) {
-	w := newHeld(t)
+func TestRowsAreChecked(t *testing.T) { whoAdds(t, rowsAreChecked) }
+
+func rowsAreChecked(t *testing.T, w *heldWorld) {
 	w.prepare(w.s)
 	w.release()
 	w.turn(2)

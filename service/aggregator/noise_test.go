@@ -3,7 +3,10 @@ package aggregator
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +15,7 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/exchange"
 	"github.com/riffle-dp/riffle/service/mark"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // Two processes on one store draw at once: one noise is named, and both add that.
@@ -94,8 +98,12 @@ func TestTwoProcessesDrawOnce(t *testing.T) {
 }
 
 // A store that was restored from before the noise was named would draw a second one.
+// Where clients send it, it would release the round with other earlier rounds.
 func TestRestoredStoreDrawsNoSecondNoise(t *testing.T) {
-	w := newProved(t)
+	eachProved(t, restoredStoreDrawsNoSecondNoise)
+}
+
+func restoredStoreDrawsNoSecondNoise(t *testing.T, w *provedWorld) {
 	log := &noiseLog{storage: w.store, drawn: map[string][]byte{}}
 	fresh := w.store.copied()
 	s := w.start(log)
@@ -124,6 +132,144 @@ func TestRestoredStoreDrawsNoSecondNoise(t *testing.T) {
 	if code, b := ask(w.start(), "/v1/rounds", w.body(roundKey)); code != 403 {
 		t.Errorf("an aggregator that cannot sign takes part: %d %s", code, b)
 	}
+}
+
+// holding has those who hold a sum wait for each other.
+type holding struct {
+	storage
+	both  chan struct{}
+	mu    sync.Mutex
+	n     int
+	named []string
+}
+
+func (h *holding) PutObject(ctx context.Context, name string, data []byte) error {
+	err := h.storage.PutObject(ctx, name, data)
+	if strings.HasPrefix(name, heldPrefix) {
+		h.mu.Lock()
+		h.named = append(h.named, name)
+		if h.n++; h.n == 2 {
+			close(h.both)
+		}
+		h.mu.Unlock()
+		select {
+		case <-h.both:
+		case <-time.After(5 * time.Second):
+		}
+	}
+	return err
+}
+
+// Two processes on one store sum a round with noise of clients at once, and have both mixed it before either has stored
+// its sum: one answer is stored and given, with each client's noise once, and one share is held.
+func TestTwoProcessesSumNoiseOfClientsOnce(t *testing.T) {
+	w := newHeld(t, true, 1)
+	h := &holding{storage: w.log, both: make(chan struct{})}
+	a, b := w.start(h), w.start(h)
+	var x *exchange.Exchange
+	for _, s := range []*Service{a, b} {
+		w.prepare(s)
+		x = w.exchange(s)
+	}
+	// The word on the set is stored, so that both come to the sum.
+	rec, revision, err := a.load(t.Context(), wire.Digest(w.a))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec.Summed = wire.Digest(wire.Exclusion{Announcement: wire.Digest(w.a), Reports: users, Places: []int64{1}})
+	rec.Agreed = wire.Sign(w.signs, wire.LabelAgreed, wire.Encode(wire.Agreed{Announcement: wire.Digest(w.a), Exclusion: rec.Summed}))
+	if _, err := a.put(t.Context(), wire.Digest(w.a), rec, revision); err != nil {
+		t.Fatal(err)
+	}
+	codes := make(chan int, 2)
+	for _, s := range []*Service{a, b} {
+		go func() {
+			code, _ := ask(s, w.path("sum"), w.exclude(1))
+			codes <- code
+		}()
+	}
+	if one, two := <-codes, <-codes; min(one, two) != 200 || max(one, two) != 503 {
+		t.Errorf("answered %d and %d", one, two)
+	}
+	if h.n != 2 || h.named[0] == h.named[1] {
+		t.Fatalf("the two did not meet: %q", h.named)
+	}
+	var answers [][]byte
+	for _, s := range []*Service{a, b, w.start(h)} {
+		code, body := ask(s, w.path("sum"), w.exclude(1))
+		if code != 200 {
+			t.Fatalf("asked again: %d %s", code, body)
+		}
+		answers = append(answers, body)
+	}
+	if !bytes.Equal(answers[0], answers[1]) || !bytes.Equal(answers[0], answers[2]) {
+		t.Error("two processes answer otherwise")
+	}
+	w.combine(x, answers[0], nil, 1)
+	w.drew(w.log, 0)
+	if got := w.holds(); len(got) != 1 || len(listedObjects(w.store, "partial/")) != 1 {
+		t.Errorf("held %v, partial sums %v", got, listedObjects(w.store, "partial/"))
+	}
+	if found := w.found(); len(found) != 0 {
+		t.Errorf("fsck: %q", found)
+	}
+}
+
+// A record says either that noise was drawn or that clients sent it, of a round with proofs.
+func TestRecordsOfNoise(t *testing.T) {
+	w := newHeld(t, true)
+	w.prepare(w.s)
+	w.release()
+	good := w.record()
+	for what, c := range map[string]struct {
+		change func(*record)
+		valid  bool
+	}{
+		"sent":                         {func(*record) {}, true},
+		"sent, not summed":             {func(r *record) { r.Summed, r.Agreed, r.Partial, r.Held = hash{}, nil, hash{}, hash{} }, true},
+		"sent and drawn":               {func(r *record) { r.Noise = hash{1} }, false},
+		"sent and drawn, no sum yet":   {func(r *record) { r.Noise, r.Partial, r.Held = hash{1}, hash{}, hash{} }, false},
+		"drawn":                        {func(r *record) { r.Sent, r.Noise = false, hash{1} }, true},
+		"neither":                      {func(r *record) { r.Sent = false }, false},
+		"neither, no sum yet":          {func(r *record) { r.Sent, r.Partial, r.Held = false, hash{}, hash{} }, true},
+		"sent, of a round of no proof": {func(r *record) { r.Key, r.Agreed, r.Own, r.Held = nil, nil, hash{1}, hash{} }, false},
+	} {
+		r := good
+		c.change(&r)
+		b, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := decodeRecord(b); (err == nil) != c.valid {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	// A list of rounds that has no sum of it is noticed, and one with noise.
+	for what, change := range map[string]func(){
+		"the sum is missing": func() { w.store.entries = w.store.entries[:len(w.store.entries)-1] },
+		"noise is listed": func() {
+			last := w.store.entries[len(w.store.entries)-1]
+			w.store.entries[len(w.store.entries)-1] = bytes.Replace(last, []byte(`}`), []byte(`,"noise":"`+strings.Repeat("11", 32)+`"}`), 1)
+		},
+	} {
+		entries := slices.Clone(w.store.entries)
+		change()
+		found := 0
+		if _, err := Check(t.Context(), checked{w.store}, nil, func(string, string, ...any) { found++ }); err != nil || found != 1 {
+			t.Errorf("%s: %d problems, %v", what, found, err)
+		}
+		w.store.entries = entries
+	}
+}
+
+// checked is a memory that lists its values, too.
+type checked struct{ *memory }
+
+func (c checked) List(ctx context.Context, k store.Kind, prefix string) ([]string, error) {
+	if k == store.Values {
+		return slices.Sorted(maps.Keys(c.values)), nil
+	}
+	return c.memory.List(ctx, k, prefix)
 }
 
 // A store that was restored from before the key was stored would take a second one, and show each

@@ -19,6 +19,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/mechanism/sample"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/mechanism/vecsum/proved"
 	"github.com/riffle-dp/riffle/protocol/envelope"
@@ -39,6 +40,7 @@ type provedWorld struct {
 	of     *proved.Round
 	front  *httptest.Server // the shuffler, to the coordinator
 	vector [][]int64
+	noise  [][]int64          // of clients that send it
 	signs  ed25519.PrivateKey // the aggregator's
 	change func(*Config)
 }
@@ -87,6 +89,9 @@ func newProvedOf(t *testing.T, m *mechanism.AggregatedSum, every int64, bad ...i
 		w.sh.PerChunk = 1 // two reports are longer than a chunk
 	}
 	w.sh.Fill = func(a wire.Announcement) (parts, shares [][]byte) { return w.fill(a, bad) }
+	if w.m.ByClients() {
+		w.sh.PerChunk = 1 // three would be longer than the peers take
+	}
 	public := w.key.Public().(ed25519.PublicKey)
 	w.server, w.front = httptest.NewServer(w.sh.Handler(public, true)), httptest.NewServer(w.sh.Handler(public, false))
 	t.Cleanup(w.server.Close)
@@ -114,7 +119,7 @@ func newProvedOf(t *testing.T, m *mechanism.AggregatedSum, every int64, bad ...i
 }
 
 func (w *provedWorld) fill(a wire.Announcement, bad []int) (parts, shares [][]byte) {
-	src := rng.Replay(1)
+	src := rng.Replay(1, uint64(a.Round))
 	seal := func(to envelope.Reader, content []byte) []byte {
 		b, err := envelope.SealPart(w.ring.Keys[0], to, wire.Digest(a), content)
 		if err != nil {
@@ -129,7 +134,23 @@ func (w *provedWorld) fill(a wire.Announcement, bad []int) (parts, shares [][]by
 		for j, v := range r.Value {
 			x[j] = int64(v)
 		}
-		part, share, err := mechanism.Contents(src, w.m, wire.Digest(a), r)
+		vectors := [][]int64{x}
+		if w.m.ByClients() {
+			g, err := sample.NewDiscreteGaussian(sample.Ratio{Num: w.m.Variance, Den: 1})
+			if err != nil {
+				w.t.Error(err)
+				return nil, nil
+			}
+			noise := make([]int64, dim)
+			g.Fill(src, noise)
+			w.noise, vectors = append(w.noise, noise), append(vectors, noise)
+		}
+		of, err := w.m.Proved(wire.Digest(a))
+		if err != nil {
+			w.t.Error(err)
+			return nil, nil
+		}
+		share, part, err := of.Report(src, vectors...)
 		if err != nil {
 			w.t.Error(err)
 		}
@@ -292,7 +313,41 @@ func (n *noiseLog) PutObject(ctx context.Context, name string, data []byte) erro
 	return err
 }
 
-// combine opens an answer, and holds the sum against the vectors with the noise that is named.
+// none is what the coordinator of the tests adds.
+func (w *provedWorld) none() []int64 {
+	if w.m.ByClients() {
+		return nil
+	}
+	return make([]int64, dim)
+}
+
+// added is the noise that is in a release: the one of which drawn has the sealed bytes and that is named, or that of all
+// clients but those of some places.
+func (w *provedWorld) added(drawn map[string][]byte, out ...int64) []int64 {
+	w.t.Helper()
+	rec := w.record()
+	if rec.Sent != w.m.ByClients() || rec.Sent != (rec.Noise == hash{}) {
+		w.t.Fatalf("clients send noise %v: %+v", w.m.ByClients(), rec)
+	}
+	if w.m.ByClients() {
+		sum := make([]int64, dim)
+		for i, noise := range w.noise {
+			for j := range noise {
+				if !slices.Contains(out, int64(i)) {
+					sum[j] += noise[j]
+				}
+			}
+		}
+		return sum
+	}
+	noise, err := sealed.Noise.OpenVector(w.ring, envelope.Aggregator, wire.Digest(w.a), drawn[noiseName(wire.Digest(w.a), rec.Noise)], dim)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return noise
+}
+
+// combine opens an answer, and holds the sum against the vectors with the noise that is named or was sent.
 func (w *provedWorld) combine(x *exchange.Exchange, b []byte, drawn map[string][]byte, out ...int64) {
 	w.t.Helper()
 	word, rest, err := split(b)
@@ -310,7 +365,13 @@ func (w *provedWorld) combine(x *exchange.Exchange, b []byte, drawn map[string][
 	if a, err := wire.Decode[wire.Agreed](message); err != nil || a.Announcement != wire.Digest(w.a) || a.Exclusion != p.Exclusion {
 		w.t.Errorf("%+v, %v", a, err)
 	}
-	own, err := x.Close(make([]int64, dim))
+	if w.m.ByClients() {
+		strategy, _ := w.m.Correlation()
+		if _, err := x.Mix(strategy.Weights[0], nil); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	own, err := x.Close(w.none())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -318,15 +379,16 @@ func (w *provedWorld) combine(x *exchange.Exchange, b []byte, drawn map[string][
 	if err != nil || n != int64(users-len(out)) {
 		w.t.Fatalf("%d reports, %v", n, err)
 	}
-	noise, err := sealed.Noise.OpenVector(w.ring, envelope.Aggregator, wire.Digest(w.a), drawn[noiseName(wire.Digest(w.a), w.record().Noise)], dim)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noise := w.added(drawn, out...)
 	want := slices.Clone(noise)
+	weight := int64(1)
+	if strategy, ok := w.m.Correlation(); ok {
+		weight = strategy.Weights[0]
+	}
 	for i, x := range w.vector {
 		for j := range x {
 			if !slices.Contains(out, int64(i)) {
-				want[j] += x[j]
+				want[j] += weight * x[j]
 			}
 		}
 	}
@@ -338,8 +400,28 @@ func (w *provedWorld) combine(x *exchange.Exchange, b []byte, drawn map[string][
 	}
 }
 
-func TestProvedRoundIsSummedOnce(t *testing.T) {
-	w := newProved(t, 2, 5)
+// eachProved runs a test of a round with proofs with noise of the aggregators, and with that of clients, which goes
+// with correlated noise; bad are the clients whose reports are spoilt.
+func eachProved(t *testing.T, f func(t *testing.T, w *provedWorld), bad ...int) {
+	t.Helper()
+	t.Run("noise by aggregators", func(t *testing.T) { f(t, newProved(t, bad...)) })
+	t.Run("noise by clients", func(t *testing.T) { f(t, newHeld(t, true, bad...).provedWorld) })
+}
+
+// drew holds that the aggregator has drawn noise so often, and not at all where clients send it.
+func (w *provedWorld) drew(log *noiseLog, times int) {
+	w.t.Helper()
+	if w.m.ByClients() {
+		times = 0
+	}
+	if len(log.drawn) != times {
+		w.t.Errorf("noise was drawn %d times, not %d", len(log.drawn), times)
+	}
+}
+
+func TestProvedRoundIsSummedOnce(t *testing.T) { eachProved(t, provedRoundIsSummedOnce, 2, 5) }
+
+func provedRoundIsSummedOnce(t *testing.T, w *provedWorld) {
 	log := &noiseLog{storage: w.store, drawn: map[string][]byte{}}
 	s := w.start(log)
 	w.prepare(s)
@@ -352,8 +434,8 @@ func TestProvedRoundIsSummedOnce(t *testing.T) {
 		t.Fatalf("%d %s", code, first)
 	}
 	w.combine(x, first, log.drawn, 2, 5)
-	if len(log.drawn) != 1 || len(listedObjects(w.store, noisePrefix)) != 0 {
-		t.Errorf("%d draws, %v left", len(log.drawn), listedObjects(w.store, noisePrefix))
+	if w.drew(log, 1); len(listedObjects(w.store, noisePrefix)) != 0 {
+		t.Errorf("%v left", listedObjects(w.store, noisePrefix))
 	}
 	if c := s.Snapshot(); c.Prepared != 1 || c.Summed != 1 || c.Reports != 7 || c.Refused[wire.Unequal] != 2 {
 		t.Errorf("%+v", c)
@@ -372,9 +454,7 @@ func TestProvedRoundIsSummedOnce(t *testing.T) {
 			t.Errorf("%s, after another exchange: %d", name, code)
 		}
 	}
-	if len(log.drawn) != 1 {
-		t.Errorf("%d draws", len(log.drawn))
-	}
+	w.drew(log, 1)
 }
 
 func listedObjects(m *memory, prefix string) []string {
@@ -384,8 +464,9 @@ func listedObjects(m *memory, prefix string) []string {
 
 // A coordinator that lies gets one key, one set and one noise, and nothing that depends on what it
 // says.
-func TestLyingCoordinator(t *testing.T) {
-	w := newProved(t, 2)
+func TestLyingCoordinator(t *testing.T) { eachProved(t, lyingCoordinator, 2) }
+
+func lyingCoordinator(t *testing.T, w *provedWorld) {
 	s := w.start()
 	if code, _ := ask(s, w.path("sum"), w.exclude(2)); code != 404 {
 		t.Errorf("a sum that was not prepared: %d", code)

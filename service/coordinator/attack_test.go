@@ -97,7 +97,8 @@ func TestAttacksOnSumsWithProofs(t *testing.T) {
 	large := make([]int64, dim) // of norm 1.01 times the bound
 	large[2] = -m.Bound - m.Bound/100
 	var seen [2][]byte
-	w.attack = func(place int, announcement [32]byte, of *proved.Round, x []int64, part, share []byte) ([]byte, []byte) {
+	w.attack = func(place int, announcement [32]byte, of *proved.Round, vectors [][]int64, part, share []byte) ([]byte, []byte) {
+		x := vectors[0]
 		f := newForger(t, announcement, m, m.Bound)
 		switch place {
 		case 0: // a share that is shifted inside the range

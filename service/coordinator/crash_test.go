@@ -21,6 +21,7 @@ func TestCrashAnywhere(t *testing.T) {
 	}{{dp.Shuffle, dp.All, nil}, {dp.Shuffle, dp.Once, nil}, {dp.Distributed, dp.All, nil}, {dp.Shuffle, dp.All, []option{receipts}}, {dp.Distributed, dp.All, []option{receipts}}, {dp.Shuffle, dp.All, []option{tells, receipts}},
 		{dp.Distributed, dp.All, []option{receipts, withProofs, small}},
 		{dp.Distributed, dp.CheckIn, []option{receipts, withCorrelated, void(2)}},
+		{dp.Distributed, dp.CheckIn, []option{receipts, withCorrelated, void(2), byClients}},
 		{dp.Shuffle, dp.All, []option{tokens}}, {dp.Distributed, dp.All, []option{tokens}}, {dp.Distributed, dp.All, []option{tokens, receipts, withProofs, small}}} {
 		t.Run(fmt.Sprintf("%s %s %d", c.trust, c.p, len(c.with)), func(t *testing.T) {
 			total, step := 0, stride()
@@ -67,16 +68,18 @@ func TestManyCrashes(t *testing.T) {
 
 // The same where sums are held for later rounds.
 func TestManyCrashesWithCorrelatedNoise(t *testing.T) {
-	for seed := range longtest.Pick3(uint64(3), 12, 200) {
-		with := []option{receipts, withCorrelated}
-		if seed%3 == 1 {
-			with = append(with, void(2))
+	whoAdds(t, func(t *testing.T, by ...option) {
+		for seed := range longtest.Pick3(uint64(3), 12, 200) {
+			with := append([]option{receipts}, by...)
+			if seed%3 == 1 {
+				with = append(with, void(2))
+			}
+			if seed%3 == 2 {
+				with = append(with, failing(3))
+			}
+			manyCrashes(t, seed, newWorld(t, dp.Distributed, dp.CheckIn, with...))
 		}
-		if seed%3 == 2 {
-			with = append(with, failing(3))
-		}
-		manyCrashes(t, seed, newWorld(t, dp.Distributed, dp.CheckIn, with...))
-	}
+	})
 }
 
 func manyCrashes(t *testing.T, seed uint64, w *world) {
@@ -86,6 +89,7 @@ func manyCrashes(t *testing.T, seed uint64, w *world) {
 		own := rng.Replay(seed, 1)
 		var again func()
 		again = func() {
+			w.fsckAggregator()
 			w.startAggregator(&stop{At: int(own.Uint64()%20) + 1, After: own.Uint64()%2 == 0, Died: again})
 		}
 		again()
@@ -158,13 +162,16 @@ func (w *world) crashed(crash *stop) wire.Status {
 
 // The same, with operations that fail once while the process lives on.
 func TestFailAnywhere(t *testing.T) {
-	for i, trust := range []dp.Trust{dp.Shuffle, dp.Distributed, dp.Distributed, dp.Distributed} {
+	for i, trust := range []dp.Trust{dp.Shuffle, dp.Distributed, dp.Distributed, dp.Distributed, dp.Distributed} {
 		with, participation := []option{small}, dp.All
 		if i == 2 {
 			with = append(with, withProofs)
 		}
-		if i == 3 {
+		if i >= 3 {
 			with, participation = []option{withCorrelated, void(2), small}, dp.CheckIn
+		}
+		if i == 4 {
+			with = append(with, byClients)
 		}
 		t.Run(fmt.Sprintf("%s %d", trust, i), func(t *testing.T) {
 			step := stride()
@@ -205,13 +212,17 @@ func TestAggregatorCrashesWithProofs(t *testing.T) {
 }
 
 func TestAggregatorCrashesWithCorrelatedNoise(t *testing.T) {
-	aggregatorCrashes(t, false, dp.CheckIn, receipts, withCorrelated, void(2), small)
+	whoAdds(t, func(t *testing.T, by ...option) {
+		aggregatorCrashes(t, false, dp.CheckIn, append([]option{receipts, void(2)}, append(by, small)...)...)
+	})
 }
 
 // Operations of the aggregator fail once while it lives on.
 func TestAggregatorFails(t *testing.T) {
 	aggregatorCrashes(t, true, dp.All, small, withProofs)
-	aggregatorCrashes(t, true, dp.CheckIn, withCorrelated, void(2), small)
+	whoAdds(t, func(t *testing.T, by ...option) {
+		aggregatorCrashes(t, true, dp.CheckIn, append([]option{void(2)}, append(by, small)...)...)
+	})
 }
 
 // aggregatorCrashes has the aggregator stop at every operation, or fail once.
@@ -225,7 +236,10 @@ func aggregatorCrashes(t *testing.T, once bool, p dp.Participation, with ...opti
 		for at := 1; ; at += step {
 			w := newWorld(t, dp.Distributed, p, with...)
 			crash := &stop{At: at, After: after, Once: once}
-			crash.Died = func() { w.startAggregator(nil) }
+			crash.Died = func() {
+				w.fsckAggregator()
+				w.startAggregator(nil)
+			}
 			w.startAggregator(crash)
 			w.check(w.run())
 			w.server.Close()

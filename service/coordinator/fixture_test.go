@@ -121,12 +121,12 @@ type world struct {
 	lacks   func(*aggregator.Config)                      // changes the aggregator that starts
 	aggKey  ed25519.PrivateKey
 	proofs  bool
-	bureau  *bureau                                                                                                            // issues the tokens; nil: there are none
-	attack  func(place int, announcement [32]byte, of *proved.Round, x []int64, part, share []byte) (newPart, newShare []byte) // of reports with proofs
-	sums    map[int64][][]int64                                                                                                // what RecordSum was told, by round
-	fails   func(round int64) bool                                                                                             // whether a charged round ends without a sum
-	spoils  func(round int64) bool                                                                                             // whether the proofs of all its reports are spoilt
-	forgets map[int64]bool                                                                                                     // rounds that are released without earlier ones, of correlated noise
+	bureau  *bureau                                                                                                              // issues the tokens; nil: there are none
+	attack  func(place int, announcement [32]byte, of *proved.Round, x [][]int64, part, share []byte) (newPart, newShare []byte) // of reports with proofs, of a vector and perhaps noise
+	sums    map[int64][][]int64                                                                                                  // what RecordSum was told, by round
+	fails   func(round int64) bool                                                                                               // whether a charged round ends without a sum
+	spoils  func(round int64) bool                                                                                               // whether the proofs of all its reports are spoilt
+	forgets map[int64]bool                                                                                                       // rounds that are released without earlier ones, of correlated noise
 }
 
 const dim = 5
@@ -167,6 +167,9 @@ func newWorld(t testing.TB, trust dp.Trust, participation dp.Participation, opti
 	w.config.Optimizer = newOptimizer
 	w.sh = batchtest.New(w.n, 2, w.second.Keys...)
 	w.sh.Fill = w.fill
+	if w.sent() {
+		w.sh.PerChunk = 1 // three would be longer than the peers take
+	}
 	if w.bureau != nil {
 		w.bureau.enrol(w)
 	}
@@ -338,7 +341,7 @@ func (w *world) fill(a wire.Announcement) (parts, shares [][]byte) {
 			}
 			part, share = m[0], m[1]
 		} else if sum, ok := w.mech.(*mechanism.AggregatedSum); ok {
-			part, share = w.provedParts(sum, digest, int(place), r)
+			part, share = w.provedParts(sum, digest, place, r, w.noiseOf(a.Round, c))
 			if w.spoils != nil && w.spoils(a.Round) {
 				share[200] ^= 1
 			}
@@ -566,11 +569,12 @@ func (w *world) check(s wire.Status, skip ...int) {
 	}
 	w.order()
 	w.fsck()
+	w.fsckAggregator()
 	if w.proofs && w.task.Participation == dp.All {
 		w.checkNoise(skip...)
 	}
 	if w.task.Every > 0 {
-		w.checkMixed()
+		w.checkMixed(skip...)
 	}
 	w.checkTold()
 }
@@ -600,6 +604,21 @@ func (w *world) fsck() {
 	}
 	for _, p := range problems(m, j, w.task) {
 		w.t.Error(p)
+	}
+}
+
+// fsckAggregator checks what the aggregator has stored.
+func (w *world) fsckAggregator() {
+	w.t.Helper()
+	if w.aggDisk == nil {
+		return
+	}
+	m := &aggMemory{w.aggDisk, nil}
+	_, err := aggregator.Check(context.Background(), m, m, func(where, format string, args ...any) {
+		w.t.Errorf("aggregator: %s: %s", where, fmt.Sprintf(format, args...))
+	})
+	if err != nil {
+		w.t.Error(err)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/mechanism/sample"
 	"github.com/riffle-dp/riffle/mechanism/toeplitz"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/protocol/envelope"
@@ -56,6 +58,53 @@ func (w *world) correlate(s toeplitz.Strategy, every int64) {
 	w.task.Mechanism = m.Describe()
 }
 
+// byClients has the clients of a task with correlated noise send it, each of at least n-min, apart from their vectors.
+func byClients(w *world) {
+	w.t.Helper()
+	s := toeplitz.Strategy{Bits: int(w.task.Mechanism.WeightBits), Weights: w.task.Mechanism.Weights}
+	p, err := vecsum.NewCorrelatedByClients(w.n, w.task.MinReports, 1, dim, 1, 2, s)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	sigma, _, err := p.Sigma(w.task.Rounds)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	m, err := mechanism.NewCorrelatedSum(p, s, sigma, w.n)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.task.Mechanism = m.Describe()
+}
+
+// whoAdds runs a test of correlated noise with that of the aggregators, and with that of clients.
+func whoAdds(t *testing.T, f func(t *testing.T, by ...option)) {
+	t.Helper()
+	t.Run("noise by aggregators", func(t *testing.T) { f(t, withCorrelated) })
+	t.Run("noise by clients", func(t *testing.T) { f(t, withCorrelated, byClients) })
+}
+
+// sent says whether clients send the noise.
+func (w *world) sent() bool {
+	m, ok := w.mech.(*mechanism.AggregatedSum)
+	return ok && m.ByClients()
+}
+
+// noiseOf is the noise that a client sends in a round, the same whenever it is asked; nil if it sends none.
+func (w *world) noiseOf(round, client int64) []int64 {
+	if !w.sent() {
+		return nil
+	}
+	g, err := sample.NewDiscreteGaussian(sample.Ratio{Num: w.mech.(*mechanism.AggregatedSum).Variance, Den: 1})
+	if err != nil {
+		w.t.Error(err)
+		return nil
+	}
+	out := make([]int64, dim)
+	g.Fill(rng.Replay(11, uint64(round), uint64(client)), out)
+	return out
+}
+
 // void makes rounds void.
 func void(rounds ...int64) option {
 	return func(w *world) {
@@ -71,9 +120,40 @@ func failing(rounds ...int64) option {
 	}
 }
 
+// noises returns the vectors of noise that are in a round's release: of both aggregators, or of the clients
+// whose reports are in the round.
+func (w *world) noises(a wire.Announcement, r aggRecord, out ...int) (all [][]int64) {
+	w.t.Helper()
+	digest := hash(wire.Digest(a))
+	own, named := w.disk.named[digest]
+	if named == w.sent() || r.Sent != w.sent() || (r.Noise == "") != w.sent() {
+		w.t.Fatalf("round %d: noise is named %v by the coordinator, and as %q by the aggregator; clients sent it %v, the record says %v", a.Round, named, r.Noise, w.sent(), r.Sent)
+	}
+	if w.sent() {
+		for place, client := range w.who(a) {
+			if !slices.Contains(out, place) {
+				all = append(all, w.noiseOf(a.Round, client))
+			}
+		}
+		return all
+	}
+	for _, n := range []struct {
+		ring *envelope.Keyring
+		role envelope.Reader
+		b    []byte
+	}{{w.ring, envelope.Coordinator, w.disk.drawn[hex.EncodeToString(own[:])]}, {w.second, envelope.Aggregator, w.aggDisk.drawn[r.Noise]}} {
+		noise, err := sealed.Noise.OpenVector(n.ring, n.role, digest, n.b, dim)
+		if err != nil {
+			w.t.Fatalf("round %d: %v", a.Round, err)
+		}
+		all = append(all, noise)
+	}
+	return all
+}
+
 // weighed returns what a round's release is made of, but for the noise: Σ w_s·X_{t−s} over the rounds
-// since the last that ended the correlation.
-func (w *world) weighed(a wire.Announcement) []int64 {
+// since the last that ended the correlation, without the reports at some places.
+func (w *world) weighed(a wire.Announcement, without ...int) []int64 {
 	weights := w.task.Mechanism.Weights
 	out := make([]int64, dim)
 	for s := range int64(len(weights)) {
@@ -82,7 +162,10 @@ func (w *world) weighed(a wire.Announcement) []int64 {
 			break
 		}
 		if who := w.who(w.sh.Opened[i]); int64(len(who)) >= w.task.MinReports {
-			for _, client := range who {
+			for place, client := range who {
+				if slices.Contains(without, place) {
+					continue
+				}
 				for j, v := range w.report(a.Round-s, client, w.sh.Opened[i].ModelDigest, 0).Value {
 					out[j] += weights[s] * int64(v)
 				}
@@ -96,8 +179,9 @@ func (w *world) weighed(a wire.Announcement) []int64 {
 }
 
 // checkMixed holds what was released of every round against the reports of it and of earlier ones,
-// with the one noise that each aggregator's record names, and that nothing is held that has no further use.
-func (w *world) checkMixed() {
+// with the one noise that each aggregator's record names or with that of the round's clients alone, and that nothing is
+// held that has no further use. out are the places whose reports are left out.
+func (w *world) checkMixed(out ...int) {
 	w.t.Helper()
 	records := w.aggRecords()
 	released := 0
@@ -110,20 +194,8 @@ func (w *world) checkMixed() {
 			continue
 		}
 		released++
-		want := w.weighed(a)
-		own, ok := w.disk.named[digest]
-		if !ok {
-			w.t.Fatalf("round %d names no noise", a.Round)
-		}
-		for _, n := range []struct {
-			ring *envelope.Keyring
-			role envelope.Reader
-			b    []byte
-		}{{w.ring, envelope.Coordinator, w.disk.drawn[hex.EncodeToString(own[:])]}, {w.second, envelope.Aggregator, w.aggDisk.drawn[records[digest].Noise]}} {
-			noise, err := sealed.Noise.OpenVector(n.ring, n.role, digest, n.b, dim)
-			if err != nil {
-				w.t.Fatalf("round %d: %v", a.Round, err)
-			}
+		want := w.weighed(a, out...)
+		for _, noise := range w.noises(a, records[digest], out...) {
 			for j := range want {
 				want[j] += noise[j]
 			}
@@ -137,7 +209,13 @@ func (w *world) checkMixed() {
 			}
 		}
 	}
-	if len(w.disk.named) != released || len(w.aggDisk.partials) != released {
+	named := released
+	if w.sent() {
+		if named = 0; len(w.disk.drawn)+len(w.aggDisk.drawn) > 0 {
+			w.t.Error("an aggregator has drawn noise")
+		}
+	}
+	if len(w.disk.named) != named || len(w.aggDisk.partials) != released {
 		w.t.Errorf("%d rounds have a sum, %d name noise, %d partial sums", released, len(w.disk.named), len(w.aggDisk.partials))
 	}
 	if len(w.aggDisk.changed) > 0 {
@@ -179,12 +257,14 @@ func TestCorrelatedSums(t *testing.T) {
 		"first failed":              {[]option{failing(1)}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, dp.Distributed, dp.CheckIn, append([]option{withCorrelated}, c.with...)...)
-			s := w.run()
-			w.check(s)
-			if s.Failed != c.failed || s.Released != w.task.Rounds-c.failed {
-				t.Errorf("%+v", s)
-			}
+			whoAdds(t, func(t *testing.T, by ...option) {
+				w := newWorld(t, dp.Distributed, dp.CheckIn, slices.Concat(by[:1], c.with, by[1:])...)
+				s := w.run()
+				w.check(s)
+				if s.Failed != c.failed || s.Released != w.task.Rounds-c.failed {
+					t.Errorf("%+v", s)
+				}
+			})
 		})
 	}
 }
@@ -205,6 +285,10 @@ func (w *world) holds() (rounds []int64) {
 
 // A held sum is deleted once no round needs it.
 func TestHeldSumsGo(t *testing.T) {
+	whoAdds(t, heldSumsGo)
+}
+
+func heldSumsGo(t *testing.T, by ...option) {
 	for name, c := range map[string]struct {
 		with             []option
 		own, aggregators [][]int64 // held after the end of each round, from 1
@@ -215,7 +299,7 @@ func TestHeldSumsGo(t *testing.T) {
 		"failed": {[]option{failing(3)}, [][]int64{{1}, {1, 2}, nil, {4}, {4, 5}}, [][]int64{{1}, {1, 2}, {1, 2}, {2, 4}, {4, 5}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, dp.Distributed, dp.CheckIn, append([]option{withCorrelated}, c.with...)...)
+			w := newWorld(t, dp.Distributed, dp.CheckIn, append(by, c.with...)...)
 			var own, theirs [][]int64
 			w.disk.released = func(r record) {
 				if r.Open != nil || r.Round == 0 || int64(len(own)) == r.Round {
@@ -242,6 +326,10 @@ func TestHeldSumsGo(t *testing.T) {
 // Where a held sum is lost or changed, the next release is made without earlier ones: of the
 // coordinator's the round is released so, and one that the aggregator misses costs a round. Models are right.
 func TestHeldSumsAreLost(t *testing.T) {
+	whoAdds(t, heldSumsAreLost)
+}
+
+func heldSumsAreLost(t *testing.T, by ...option) {
 	gone := func(objects map[string][]byte, name string) { delete(objects, name) }
 	changed := func(objects map[string][]byte, name string) {
 		objects[name] = slices.Clone(objects[name])
@@ -253,7 +341,7 @@ func TestHeldSumsAreLost(t *testing.T) {
 	}{"coordinator's, gone": {false, gone}, "coordinator's, changed": {false, changed}, "aggregator's, gone": {true, gone}, "aggregator's, changed": {true, changed}} {
 		for which := range 2 {
 			t.Run(fmt.Sprintf("%s %d", name, which), func(t *testing.T) {
-				w := newWorld(t, dp.Distributed, dp.CheckIn, withCorrelated)
+				w := newWorld(t, dp.Distributed, dp.CheckIn, by...)
 				done := false
 				w.disk.released = func(r record) {
 					if r.Round != 2 || r.Open != nil || done {
@@ -302,7 +390,11 @@ func (w *world) full(waits int64) *atomic.Bool {
 
 // A coordinator whose task goes on after a restart names what it held; fsck names what is damaged.
 func TestHeldSumsAreChecked(t *testing.T) {
-	w := newWorld(t, dp.Distributed, dp.CheckIn, withCorrelated)
+	whoAdds(t, heldSumsAreChecked)
+}
+
+func heldSumsAreChecked(t *testing.T, by ...option) {
+	w := newWorld(t, dp.Distributed, dp.CheckIn, by...)
 	full := w.full(3)
 	p, err := w.start(nil)
 	if err != nil {
@@ -351,7 +443,11 @@ func TestHeldSumsAreChecked(t *testing.T) {
 
 // A step that the guard takes back was released all the same: later rounds are made of it, too.
 func TestStepsThatAreTakenBackAreMixed(t *testing.T) {
-	w := newWorld(t, dp.Distributed, dp.CheckIn, withCorrelated)
+	whoAdds(t, stepsThatAreTakenBackAreMixed)
+}
+
+func stepsThatAreTakenBackAreMixed(t *testing.T, by ...option) {
+	w := newWorld(t, dp.Distributed, dp.CheckIn, by...)
 	w.config.Evaluate = func([]float32) any {
 		w.disk.mu.Lock()
 		defer w.disk.mu.Unlock()
@@ -371,7 +467,11 @@ func TestStepsThatAreTakenBackAreMixed(t *testing.T) {
 
 // The operator ends a task in the middle: nothing stays held at the coordinator.
 func TestStoppedTaskHoldsNothing(t *testing.T) {
-	w := newWorld(t, dp.Distributed, dp.CheckIn, withCorrelated)
+	whoAdds(t, stoppedTaskHoldsNothing)
+}
+
+func stoppedTaskHoldsNothing(t *testing.T, by ...option) {
+	w := newWorld(t, dp.Distributed, dp.CheckIn, by...)
 	w.full(3)
 	p, err := w.start(nil)
 	if err != nil {

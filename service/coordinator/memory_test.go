@@ -352,6 +352,9 @@ func (m *aggMemory) Put(_ context.Context, key string, value []byte, revision ui
 					m.changed = append(m.changed, what)
 				}
 			}
+			if a.Sent != b.Sent {
+				m.changed = append(m.changed, "who adds the noise")
+			}
 		}
 		m.values[key], m.revision[key] = value, revision+1
 		n = revision + 1
@@ -399,11 +402,13 @@ func (m *aggMemory) Delete(_ context.Context, _ store.Kind, name string) error {
 	})
 }
 
-func (m *aggMemory) List(_ context.Context, _ store.Kind, prefix string) (names []string, err error) {
+func (m *aggMemory) List(_ context.Context, k store.Kind, prefix string) (names []string, err error) {
 	err = m.crash.do("aggregator list", func() error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		names = listed(m.objects, prefix)
+		if names = listed(m.objects, prefix); k == store.Values {
+			names = listed(m.values, prefix)
+		}
 		return nil
 	})
 	return names, err

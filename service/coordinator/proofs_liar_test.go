@@ -25,7 +25,7 @@ import (
 // Too few valid reports give no step, and nothing is signed or drawn.
 func TestTooFewValidReports(t *testing.T) {
 	w := newWorld(t, dp.Distributed, dp.All, withProofs)
-	w.attack = func(place int, _ [32]byte, _ *proved.Round, _ []int64, part, share []byte) ([]byte, []byte) {
+	w.attack = func(place int, _ [32]byte, _ *proved.Round, _ [][]int64, part, share []byte) ([]byte, []byte) {
 		if place < 6 {
 			share[200] ^= 1
 		}

@@ -41,18 +41,21 @@ func withProofs(w *world) {
 	}
 }
 
-// provedParts makes the halves of a report, and has them attacked.
-func (w *world) provedParts(sum *mechanism.AggregatedSum, announcement [32]byte, place int, r *randomizer.Report) (part, share []byte) {
+// provedParts makes the halves of a report, with the client's noise unless it is nil, and has them attacked.
+func (w *world) provedParts(sum *mechanism.AggregatedSum, announcement [32]byte, place int, r *randomizer.Report, noise []int64) (part, share []byte) {
 	of, err := sum.Proved(announcement)
 	if err != nil {
 		w.t.Error(err)
 		return nil, nil
 	}
-	x := make([]int64, len(r.Value))
+	x := [][]int64{make([]int64, len(r.Value))}
 	for j, v := range r.Value {
-		x[j] = int64(v)
+		x[0][j] = int64(v)
 	}
-	if share, part, err = of.Report(rng.Secure(), x); err != nil {
+	if noise != nil {
+		x = append(x, noise)
+	}
+	if share, part, err = of.Report(rng.Secure(), x...); err != nil {
 		w.t.Error(err)
 	}
 	if w.attack != nil {
@@ -67,6 +70,7 @@ type aggRecord struct {
 	Round                                              int64
 	Closed, Own, IDs, Receipts, Summed, Noise, Partial string
 	Key, Agreed                                        []byte
+	Sent                                               bool `json:"noise_sent"`
 }
 
 func parseAgg(b []byte) (r aggRecord) {

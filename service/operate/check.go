@@ -224,7 +224,11 @@ func (r *checkReport) aggregator(ctx context.Context, path string) error {
 	}
 	defer s.Close()
 	r.readAll(ctx, s)
-	r.Checked["rounds"], err = aggregator.Check(ctx, s, mark.File(c.Mark), r.problem)
+	if c.Mark == "" {
+		r.Checked["rounds"], err = aggregator.Check(ctx, s, nil, r.problem)
+	} else {
+		r.Checked["rounds"], err = aggregator.Check(ctx, s, mark.File(c.Mark), r.problem)
+	}
 	return err
 }
 

@@ -339,7 +339,7 @@ func facts(t *train.Setup) []dashboard.Fact {
 	}
 	if c.Tokens {
 		what := "a token of the registrar"
-		if c.NoiseBy != vecsum.ByAggregators && !c.Trust.Is(dp.Alone) { // their charges do not count reports
+		if !c.NoiseOfSum() && !c.Trust.Is(dp.Alone) { // their charges do not count reports
 			what += "; rounds are charged for the fewest reports"
 		}
 		list = append(list, dashboard.Fact{Name: "Each message has", Value: what})

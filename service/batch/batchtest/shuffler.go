@@ -28,6 +28,8 @@ type Shuffler struct {
 	MinReports int64
 	// Anyway opens rounds of any number, also again under another announcement.
 	Anyway bool
+	// Keeps destroys no round that it was told to destroy.
+	Keeps bool
 	// Fill returns a round's sealed parts and shares, in the batch's order: of several messages one
 	// run after the other.
 	Fill func(a wire.Announcement) (parts, shares [][]byte)
@@ -259,7 +261,7 @@ func (s *Shuffler) Handler(coordinator ed25519.PublicKey, aggregator bool) http.
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		r.gone.Store(true)
+		r.gone.Store(!s.Keeps)
 		s.Destroyed[d]++
 		w.WriteHeader(204)
 	})
