@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -139,6 +140,7 @@ client, which learns from them. It says how to open the page, and waits for the 
 				}
 				if d.Trust.Is(dp.SumsOnly) {
 					task.Proofs = wire.ProofsPine // the one kind of proofs
+					task.NoiseBy = cmp.Or(task.NoiseBy, vecsum.ByAggregators)
 				}
 			}
 			if task.Every != 0 && given("gamma") {

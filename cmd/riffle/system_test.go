@@ -755,7 +755,7 @@ func TestDemo(t *testing.T) {
 		"every, clients": {"--every", "3", "--noise-by", "clients"},
 		"interrupted":    {},
 	} {
-		if !longtest.On && name != "vector-sum" && name != "messages" && name != "proofs" && name != "full" && name != "measure" {
+		if !longtest.On && name != "vector-sum" && name != "messages" && name != "proofs" && name != "full" && name != "measure" && name != "every" {
 			continue
 		}
 		out, rounds := shortDir(t), int64(2)
