@@ -49,7 +49,7 @@ func mixtureOf(c mixer, blocks []Span, n int64, step float64) []dp.Atom {
 			at[i] = append(at[i], counted{k, b.Weight})
 			continue
 		}
-		up := float64(b.Last-ends[i-1])/float64(ends[i]-ends[i-1]) + 1e-15
+		up := math.Min(1, float64(b.Last-ends[i-1])/float64(ends[i]-ends[i-1])+1e-15)
 		at[i] = append(at[i], counted{k, b.Weight * up})
 		at[i-1] = append(at[i-1], counted{k, b.Weight * (1 - up)})
 	}
