@@ -194,7 +194,7 @@ func (a *Accountant) answer(ctx context.Context, q Query, which string, each fun
 	s, times := q.shape()
 	parts := []part{{s, times}}
 	r := Reply{Query: q}
-	known := which == "all" || which == "best"
+	known := which == "all" || which == "best" || which == "quick"
 	var all []Method
 	for _, m := range Methods() {
 		if m.Class != VectorSumClass && !m.OnlyDivergence {

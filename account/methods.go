@@ -242,12 +242,16 @@ func (m Method) quick(q Query, s shape) bool {
 
 // roughly returns the method with a rough pair, if it composes one.
 func (m Method) roughly() Method {
-	for _, c := range append([]clones{blanket}, classPairs...) {
-		if m.ID == c.name+"-pld" || m.ID == "gauss-pld" {
-			m.ask, m.note = pldMethod(c.roughly()), "computed roughly"
-			break
+	if m.ID == "basic" {
+		return m
+	}
+	c := blanket // also for Gaussian reports, whose shapes have pairs of their own
+	for _, row := range classPairs {
+		if m.ID == row.name+"-pld" {
+			c = row
 		}
 	}
+	m.ask, m.note = pldMethod(c.roughly()), "computed roughly"
 	return m
 }
 
