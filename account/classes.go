@@ -99,6 +99,26 @@ type clones struct {
 	// adaptive says whether the pair holds for reports that depend on earlier ones of their
 	// round, if each is of the class whatever came before.
 	adaptive bool
+	// rough says that coarser pairs are composed on a coarser grid.
+	rough bool
+}
+
+// roughly returns c with coarser pairs. A family whose pairs do not get coarser gives way to the
+// blanket.
+func (c clones) roughly() clones {
+	if slices.Contains(c.classes, dp.Cap) || slices.Contains(c.classes, dp.Rising) {
+		c = blanket
+	}
+	c.rough = true
+	return c
+}
+
+// key names the pair among those of a shape.
+func (c clones) key() string {
+	if c.rough {
+		return c.name + ", rough"
+	}
+	return c.name
 }
 
 // covers says whether the row of a class is about a shape's reports.
@@ -108,6 +128,15 @@ func (c clones) covers(s shape) bool {
 
 // of returns the family whose pair a shape gets.
 func (c clones) of(s shape) (amplify.Family, error) {
+	f, err := c.fine(s)
+	if c.rough && err == nil {
+		f = f.Rough()
+	}
+	return f, err
+}
+
+// fine is of without regard to rough.
+func (c clones) fine(s shape) (amplify.Family, error) {
 	switch {
 	case !s.pure():
 		return notOf(s, string(dp.Generic))

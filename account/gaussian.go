@@ -29,9 +29,11 @@ func gaussian(c dp.Class) bool { return c == dp.Gaussian || c == dp.GaussianSum 
 
 // gaussianPair is the dominating pair of a round of Gaussian reports. Shuffled
 // ones count as sampled only: shuffling is post-processing.
-func (s shape) gaussianPair() (dp.Pair, error) {
+func (s shape) gaussianPair(rough bool) (dp.Pair, error) {
 	if s.gamma > 0 {
-		return amplify.GaussianArrival(s.gaussianArrival())
+		c := s.gaussianArrival()
+		c.Rough = rough
+		return amplify.GaussianArrival(c)
 	}
 	return amplify.Gaussian(s.gaussianConfig())
 }

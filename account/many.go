@@ -50,7 +50,7 @@ type kept struct {
 }
 
 func (e *engine) keep(s shape, c clones, cut int) (*kept, error) {
-	key := keptKey{pairKey{s, c.name}, cut}
+	key := keptKey{pairKey{s, c.key()}, cut}
 	if k, ok := e.kept[key]; ok {
 		return k, nil
 	}

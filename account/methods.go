@@ -227,6 +227,34 @@ func (m Method) mayBeBest(q Query, s shape) bool {
 	return m.pair == "" || m.pair == s.narrow().name && (m.Adaptive || !q.AdaptiveWithinRound)
 }
 
+// quick says whether a quick answer consists of the method: the pair of the reports' class in a
+// rough form, and what takes no time.
+func (m Method) quick(q Query, s shape) bool {
+	if !m.mayBeBest(q, s) {
+		return false
+	}
+	c := s.narrow()
+	if q.AdaptiveWithinRound && !c.adaptive {
+		c = blanket
+	}
+	return m.ID == "basic" || m.ID == "gauss-pld" || m.ID == c.roughly().name+"-pld"
+}
+
+// roughly returns the method with a rough pair, if it composes one.
+func (m Method) roughly() Method {
+	if m.ID == "basic" {
+		return m
+	}
+	c := blanket // also for Gaussian reports, whose shapes have pairs of their own
+	for _, row := range classPairs {
+		if m.ID == row.name+"-pld" {
+			c = row
+		}
+	}
+	m.ask, m.note = pldMethod(c.roughly()), "computed roughly"
+	return m
+}
+
 // refusal returns why the method does not answer a query.
 func (m Method) refusal(q Query, s shape) error {
 	sums := m.Class == dp.Gaussian

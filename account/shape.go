@@ -74,7 +74,7 @@ func (s shape) coarse() shape {
 // pair returns the dominating pair of one round.
 func (s shape) pair(c clones) (dp.Pair, error) {
 	if s.sigma > 0 {
-		return s.gaussianPair()
+		return s.gaussianPair(c.rough)
 	}
 	f, err := c.of(s)
 	if err != nil {

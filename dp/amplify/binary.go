@@ -29,7 +29,8 @@ type binary struct {
 	outcomes
 	high, low float64 // E/(E+1) and 1/(E+1)
 	work      float64 // number of outcomes that may be visited for each k
-	most      int     // largest number of blocks of j
+	least     int     // least and largest number of blocks of j
+	most      int
 }
 
 // farMass is the largest mass of high counts that are not visited. The pair's δ at every
@@ -37,24 +38,31 @@ type binary struct {
 const farMass = 1e-100
 
 func newBinary(eps0 float64, k int64, work float64, most int) *binary {
+	return newGrainedBinary(eps0, k, work, 64, most, fine)
+}
+
+func newGrainedBinary(eps0 float64, k int64, work float64, least, most int, g grain) *binary {
 	s := math.Exp(-eps0)
-	b := &binary{high: 1 / (1 + s), low: s / (1 + s), work: work, most: most}
-	b.outcomes = outcomes{eps0, newAxis(math.Max(1, 4*float64(k)*b.high*b.low), wideDeviations)}
-	b.axis.refine(func(u float64) float64 { return b.loss(u, 1) },
+	b := &binary{high: 1 / (1 + s), low: s / (1 + s), work: work, least: least, most: most}
+	b.outcomes = outcomes{eps0, newAxis(math.Max(1, 4*float64(k)*b.high*b.low), wideDeviations, g)}
+	b.axis.refine(g.losses, func(u float64) float64 { return b.loss(u, 1) },
 		func(loss float64) float64 { return math.Min(1, math.Tanh(loss/2)/math.Tanh(eps0/2)) })
 	return b
 }
 
 // given returns the one-sided masses of U: the pair whose curve in e^ε is the
 // convex hull of the suprema at the nodes.
-func (b *binary) given(k int64) []float64 {
+func (b *binary) given(k int64) []float64 { return b.hulled(k, maxSummed) }
+
+// hulled is given, where beyond the variance summed of S raiseAll is used.
+func (b *binary) hulled(k int64, summed float64) []float64 {
 	u := b.axis.u
 	// over is g − 1 = e^ε − 1, and delta a bound on the supremum of δ there.
 	over, delta := make([]float64, len(u)), make([]float64, len(u))
 	for i, x := range u {
 		over[i], delta[i] = math.Expm1(b.loss(x, 1)), farMass
 	}
-	if others := k - 1; float64(others)*b.high*b.low > maxSummed {
+	if others := k - 1; float64(others)*b.high*b.low > summed {
 		b.raiseAll(delta, over, others)
 	} else {
 		b.raiseEach(delta, over, others)
@@ -82,7 +90,7 @@ func (b *binary) raiseEach(delta, over []float64, others int64) {
 // block of relative width w costs w/2 of ε.
 func (b *binary) blockOf(others int64) int64 {
 	window := 40*math.Sqrt(float64(others)*b.high*b.low) + 100
-	blocks := int64(math.Max(64, math.Min(float64(b.most), b.work/window)))
+	blocks := int64(math.Max(float64(b.least), math.Min(float64(b.most), b.work/window)))
 	return max(1, (others+blocks)/blocks)
 }
 

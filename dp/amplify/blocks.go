@@ -28,7 +28,7 @@ func (f Family) RoundBlocks(r FamilyRound) (Blocks, error) {
 	if err := r.config(f).validate(); err != nil {
 		return Blocks{}, err
 	}
-	return Blocks{Clones: newBuilder(f.eps0, f.rate, r.Reports, coreDeviations, cloneError).width}, nil
+	return Blocks{Clones: newBuilder(f.eps0, f.rate, r.Reports, coreDeviations, cloneError, fine).width}, nil
 }
 
 // ArrivalBlocks returns the Blocks of Arrival, for families of clones only.
@@ -39,7 +39,7 @@ func (f Family) ArrivalBlocks(a FamilyArrival) (Blocks, error) {
 	if err := a.check(f); err != nil {
 		return Blocks{}, err
 	}
-	out := Blocks{Clones: newBuilder(f.eps0, f.rate, max(1, int64(a.mean())), wideDeviations, arrivalError/5).width}
+	out := Blocks{Clones: newBuilder(f.eps0, f.rate, max(1, int64(a.mean())), wideDeviations, arrivalError/5, fine).width}
 	for _, k := range a.spans(blockWidth(arrivalError)) {
 		out.Reports = append(out.Reports, max(1, k.First))
 	}
@@ -111,7 +111,7 @@ func (f Family) CoarseArrival(a FamilyArrival) (dp.Pair, Blocks, error) {
 		coarse.Clones = b.width
 	}
 	if a.Colluders > 0 && a.Gamma < 1 {
-		for _, h := range honestReports(a.Population, a.Asked, a.Colluders) {
+		for _, h := range honestReports(a.Population, a.Asked, a.Colluders, blockWidth(arrivalError)) {
 			coarse.Drawn = append(coarse.Drawn, h.First)
 		}
 		slices.Sort(coarse.Drawn)

@@ -10,14 +10,14 @@ import (
 // honestReports covers the number of honest reports when k of n clients are drawn uniformly
 // and c of the n collude: k − M, M hypergeometric. Given M, which the observer knows, the
 // honest clients in the round are a uniform subset of the n − c. See colluders.md.
-func honestReports(n, k, c int64) []Span {
+func honestReports(n, k, c int64, width func(mean, deviation, z float64) int64) []Span {
 	if k == n {
 		return []Span{{n - c, n - c, 1}}
 	}
 	share, rest := float64(n-c)/float64(n), float64(c)/float64(n)
 	mean := float64(k) * share
 	least, most := max(0, k-c), min(k, n-c)
-	out := drawnBulk(n, k, c, 1e-17)
+	out := drawnBulk(n, k, c, 1e-17, width)
 	lo, hi := out[0].First, out[len(out)-1].Last
 	for i := range out {
 		out[i].Weight *= 1 + drawnError
@@ -49,7 +49,7 @@ const drawnError = 1e-9
 
 // drawnBulk is honestReports but for its tails, of mass up to left on each side, and for the
 // rounding of its weights. k must be below n.
-func drawnBulk(n, k, c int64, left float64) []Span {
+func drawnBulk(n, k, c int64, left float64, width func(mean, deviation, z float64) int64) []Span {
 	p := float64(k) / float64(n)
 	q := float64(n-k) / float64(n)
 	// This is Pr[h of the honest clients and k − h of the others], given k in total.
@@ -65,7 +65,6 @@ func drawnBulk(n, k, c int64, left float64) []Span {
 	least, most := tail.Window(n-k, share, rest, left, left)
 	lo, hi = max(lo, n-c-most, 0, k-c), min(hi, n-c-least, k, n-c)
 	mean := float64(k) * share
-	width := blockWidth(arrivalError)
 	deviation := math.Sqrt(mean * rest)
 	// The law itself is narrower than Bin(k, (n−c)/n). smooth is how long a block may be for sumSmooth.
 	own := mean * rest * q

@@ -169,7 +169,7 @@ func (c ConcreteConfig) sizes() ([]Span, error) {
 	if c.Colluders == 0 || c.Asked == c.Population {
 		return partOf(c.Asked-c.Colluders, c.Gamma), nil
 	}
-	drawn := drawnBulk(c.Population, c.Asked, c.Colluders, left)
+	drawn := drawnBulk(c.Population, c.Asked, c.Colluders, left, blockWidth(arrivalError))
 	for i := range drawn {
 		drawn[i].Weight *= 1 - drawnError
 	}

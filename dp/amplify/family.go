@@ -52,6 +52,8 @@ type Family struct {
 	kind familyKind
 	eps0 float64
 	rate float64 // rate of clones
+	// rough makes its pairs coarser; see grain.
+	rough bool
 	// These belong to a pair of three parts; see threePart.
 	kappa, pair, single, victim, beside, other, useless float64
 	rising                                              *risingLaw // of reports whose density rises with a score
@@ -148,10 +150,13 @@ func Laplace(eps0 float64) (Family, error) {
 func (f Family) crowd(k int64, err float64) (crowd, error) {
 	switch f.kind {
 	case clonesKind:
-		return newBuilder(f.eps0, f.rate, k, coreDeviations, err), nil
+		return newBuilder(f.eps0, f.rate, k, coreDeviations, err, f.grain()), nil
 	case threePartKind:
 		return newThreePart(f, k, err), nil
 	case binaryKind:
+		if f.rough {
+			return newRoughBinary(f.eps0, k, 2e5), nil
+		}
 		return newBinary(f.eps0, k, 2e7, 512), nil
 	case risingKind:
 		return newRising(f.rising, k, true), nil
@@ -164,14 +169,20 @@ func (f Family) crowd(k int64, err float64) (crowd, error) {
 func (f Family) crowds(k int64) (crowd, error) {
 	switch f.kind {
 	case clonesKind:
-		return newBuilder(f.eps0, f.rate, k, wideDeviations, arrivalError/5), nil
+		b := newBuilder(f.eps0, f.rate, k, wideDeviations, arrivalError/5, f.grain())
+		if f.rough {
+			return roughBuilder{b}, nil
+		}
+		return b, nil
 	case threePartKind:
-		t := newThreePart(f, k, 2*arrivalError) // a crowd of three parts takes longer to compute
-		return &rounded{crowd: t, kept: map[int64][]float64{}}, nil
+		return newThreePart(f, k, 2*arrivalError), nil // it takes longer to compute
 	case binaryKind:
-		return &rounded{crowd: newBinary(f.eps0, k, 5e5, 128), kept: map[int64][]float64{}}, nil
+		if f.rough {
+			return &rounded{newRoughBinary(f.eps0, k, 2e4), f.grain().bits, map[int64][]float64{}}, nil
+		}
+		return &rounded{newBinary(f.eps0, k, 5e5, 128), fine.bits, map[int64][]float64{}}, nil
 	case risingKind:
-		return &rounded{crowd: newRising(f.rising, k, false), kept: map[int64][]float64{}}, nil
+		return &rounded{newRising(f.rising, k, false), fine.bits, map[int64][]float64{}}, nil
 	default:
 		return nil, errNoFamily
 	}
@@ -179,19 +190,16 @@ func (f Family) crowds(k int64) (crowd, error) {
 
 var errNoFamily = fmt.Errorf("amplify: not a family of randomizers: %w", dp.ErrNoBound)
 
-// rounded is a crowd that rounds numbers of reports down to eleven bits and caches their laws.
-// The rounding costs at most a two-thousandth of ε.
+// rounded is a crowd that rounds numbers of reports down to so many bits and caches their laws.
+// With eleven bits the rounding costs at most a two-thousandth of ε.
 type rounded struct {
 	crowd
+	bits int
 	kept map[int64][]float64
 }
 
 func (r *rounded) given(k int64) []float64 {
-	unit := int64(1)
-	for k/unit >= 1<<11 {
-		unit *= 2
-	}
-	k = k / unit * unit
+	k = bitsOf(k, r.bits)
 	mass, ok := r.kept[k]
 	if !ok {
 		mass = r.crowd.given(k)
@@ -278,8 +286,8 @@ func (f Family) Arrival(a FamilyArrival) (dp.Pair, error) {
 	if err != nil {
 		return dp.Pair{}, err
 	}
-	width := blockWidth(arrivalError)
-	if f.kind != clonesKind {
+	width := blockWidth(arrivalError * f.grain().blocks)
+	if f.kind != clonesKind && f.kind != threePartKind && !f.rough {
 		width = blockWidth(3 * arrivalError)
 	}
 	return arrivalOf(crowd, a.spans(width), a.Population-a.Colluders, a.mean()), nil
@@ -293,7 +301,7 @@ func (a FamilyArrival) mean() float64 {
 // spans covers the number of honest reports.
 func (a FamilyArrival) spans(width func(mean, deviation, z float64) int64) []Span {
 	if a.Colluders > 0 {
-		drawn := honestReports(a.Population, a.Asked, a.Colluders)
+		drawn := honestReports(a.Population, a.Asked, a.Colluders, width)
 		if a.Gamma == 1 {
 			return drawn
 		}

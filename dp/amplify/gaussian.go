@@ -68,7 +68,7 @@ func Gaussian(c GaussianConfig) (dp.Pair, error) {
 	if c.Apart {
 		b.First = 1
 	}
-	return gaussianMixture([]Span{b}, c.Sigma, c.Population, b.First, gamma)
+	return gaussianMixture([]Span{b}, c.Sigma, c.Population, b.First, gamma, false)
 }
 
 // GaussianArrivalConfig describes a round whose number of reports is random and public: k ~
@@ -80,6 +80,7 @@ type GaussianArrivalConfig struct {
 	Gamma      float64 // the probability with which each of them reports, on its own coin
 	Apart      bool    // see GaussianConfig; optional
 	Colluders  int64   // see FamilyArrival; optional. Their noise is known
+	Rough      bool    // a coarser pair, as of Family.Rough; optional
 }
 
 // arrival describes who reports.
@@ -103,7 +104,11 @@ func GaussianArrival(c GaussianArrivalConfig) (dp.Pair, error) {
 		return dp.Pair{}, err
 	}
 	var blocks []Span
-	for _, k := range a.spans(blockWidth(arrivalError)) {
+	g := fine
+	if c.Rough {
+		g = rough
+	}
+	for _, k := range a.spans(blockWidth(arrivalError * g.blocks)) {
 		if k.Last > 0 { // no reports: loss 0
 			k.First = max(1, k.First)
 			if c.Apart {
@@ -117,7 +122,7 @@ func GaussianArrival(c GaussianArrivalConfig) (dp.Pair, error) {
 	if c.Apart {
 		k = 1
 	}
-	return gaussianMixture(blocks, c.Sigma, honest, k, mean/float64(honest))
+	return gaussianMixture(blocks, c.Sigma, honest, k, mean/float64(honest), c.Rough)
 }
 
 // gaussianCurve is the Curve of a sum of Gaussian reports.
@@ -171,7 +176,7 @@ func gaussianEnd(mu float64) float64 {
 
 // gaussianMixture returns the pair of a mixture of rounds, on nodes that suit k reports at
 // inclusion gamma.
-func gaussianMixture(blocks []Span, sigma float64, population, k int64, gamma float64) (dp.Pair, error) {
+func gaussianMixture(blocks []Span, sigma float64, population, k int64, gamma float64, rough bool) (dp.Pair, error) {
 	mu := float64(GaussianMu(sigma, k))
 	nodes := []float64{0}
 	end, core := gaussianEnd(mu), mu/2+gaussianCore
@@ -200,7 +205,7 @@ func gaussianMixture(blocks []Span, sigma float64, population, k int64, gamma fl
 	var pair dp.Pair
 	for _, b := range blocks {
 		stride := 1
-		if b.Weight < gaussianRare {
+		if b.Weight < gaussianRare || rough {
 			stride = 4
 		}
 		left := gaussianSplit(mass, nodes, stride, float64(GaussianMu(sigma, b.First)), float64(b.Last)/float64(population), b.Weight)

@@ -22,17 +22,16 @@ type axis struct {
 
 const (
 	// Splitting between nodes adds at most step²/4 to the variance 1/m of U,
-	// step²/6 on average: 3e-5 of ε at 50 nodes a deviation.
-	nodesPerDeviation = 50
-	coreDeviations    = 9  // for pairs whose single round has a closed form
-	wideDeviations    = 12 // for other pairs: down to δ = 1e-31
-	nodeGrowth        = 1.05
+	// step²/6 on average: 3e-5 of ε at 50 nodes a deviation, see grain.
+	coreDeviations = 9  // for pairs whose single round has a closed form
+	wideDeviations = 12 // for other pairs: down to δ = 1e-31
+	nodeGrowth     = 1.05
 )
 
 // newAxis returns an axis for numbers of reports near m, covered outcome by outcome up to
 // core deviations.
-func newAxis(m, core float64) *axis {
-	a := &axis{step: 1 / (nodesPerDeviation * math.Sqrt(m)), core: core, uniform: int(nodesPerDeviation * core)}
+func newAxis(m, core float64, g grain) *axis {
+	a := &axis{step: 1 / (g.nodes * math.Sqrt(m)), core: core, uniform: int(g.nodes * core)}
 	if float64(a.uniform)*a.step >= 1 {
 		a.uniform = int(math.Ceil(1 / a.step))
 		a.step = 1 / float64(a.uniform)

@@ -39,8 +39,8 @@ func newRising(law *risingLaw, k int64, fixed bool) *risingCrowd {
 	if !fixed {
 		size, core = size/4, core/2
 	}
-	c.outcomes = outcomes{law.eps0, newAxis(math.Max(1, size), core)}
-	c.axis.refine(func(u float64) float64 { return c.loss(u, 1) },
+	c.outcomes = outcomes{law.eps0, newAxis(math.Max(1, size), core, fine)}
+	c.axis.refine(fine.losses, func(u float64) float64 { return c.loss(u, 1) },
 		func(loss float64) float64 { return math.Min(1, math.Tanh(loss/2)/math.Tanh(law.eps0/2)) })
 	steps := float64(len(law.joint) - 1)
 	c.few = int64(math.Cbrt(enumerated * 6 / (steps * steps * float64(len(law.rays)))))

@@ -41,8 +41,12 @@ func roundOf(c crowd, k int64, gamma float64) dp.Pair {
 func arrivalOf(c crowd, blocks []Span, n int64, mean float64) dp.Pair {
 	b := c.on()
 	var atoms []dp.Atom
+	mix, ok := c.(mixer)
+	if ok {
+		atoms = mixtureOf(mix, blocks, n, mix.inclusions())
+	}
 	for _, k := range blocks {
-		if k.Last > 0 { // no reports: loss 0
+		if k.Last > 0 && !ok { // no reports: loss 0
 			atoms = b.atoms(atoms, c.given(max(1, k.First)), k.Weight, float64(k.Last)/float64(n))
 		}
 	}
@@ -72,10 +76,17 @@ func Arrivals(n int64, p float64) []Span { return spans(n, p, 1-p, blockWidth(ar
 // mean. The tails are in faster growing blocks, each with the weight of the whole tail from
 // there on.
 func spans(n int64, p, q float64, widthAt func(mean, deviation, z float64) int64) []Span {
+	return spansGrowing(n, p, q, widthAt, nodeGrowth)
+}
+
+// spansGrowing is spans with blocks of the tails that grow by a factor.
+func spansGrowing(n int64, p, q float64, widthAt func(mean, deviation, z float64) int64, growth float64) []Span {
 	lo, hi := tail.Window(n, p, q, 1e-17, 1e-17)
 	var out []Span
 	mean := float64(n) * p
 	deviation := math.Sqrt(mean * q)
+	above := remembered(func(x int64) float64 { return tail.Survival(n, x, p, q) })
+	below := remembered(func(x int64) float64 { return tail.Survival(n, n-x+1, q, p) })
 	from := lo
 	if lo == 0 { // k = 0 must have a block of its own
 		out, from = append(out, Span{0, 0, math.Exp(tail.LogPMF(n, 0, p, q))}), 1
@@ -89,17 +100,20 @@ func spans(n int64, p, q float64, widthAt func(mean, deviation, z float64) int64
 		}
 		to := min(hi, from+width-1)
 		var w float64
-		if width <= 64 {
+		switch {
+		case width <= 64:
 			tail.PMF(n, p, q, from, to, func(_ int64, mass float64) { w += mass })
-		} else {
-			w = between(n, p, q, from, to+1)
+		case float64(from) > mean: // from whichever tails are small
+			w = above(from) - above(to+1)
+		default:
+			w = below(to+1) - below(from)
 		}
 		// Rounding of the weights must not lose mass.
 		out = append(out, Span{from, to, w * (1 + 1e-10)})
 		from = to + 1
 	}
 	// grow returns the end of the next block, away from the mean, in a tail.
-	grow := func(end int64) int64 { return int64(mean + (float64(end)-mean)*nodeGrowth) }
+	grow := func(end int64) int64 { return int64(mean + (float64(end)-mean)*growth) }
 	for end := lo; end > 0; { // the tail k < end
 		first := max(0, min(end-1, grow(end)))
 		w := tail.Survival(n, n-end+1, q, p)
@@ -119,6 +133,21 @@ func spans(n int64, p, q float64, widthAt func(mean, deviation, z float64) int64
 		end = last
 	}
 	return out
+}
+
+// remembered returns f with a memory of its last two values: neighbouring blocks share an end.
+func remembered(f func(int64) float64) func(int64) float64 {
+	at, value := [2]int64{-1, -1}, [2]float64{}
+	return func(x int64) float64 {
+		if x == at[0] {
+			return value[0]
+		}
+		if x != at[1] {
+			at[1], value[1] = x, f(x)
+		}
+		at[0], at[1], value[0], value[1] = at[1], at[0], value[1], value[0]
+		return value[0]
+	}
 }
 
 // SampledLoss is log(1 + γ(e^L − 1)), also where e^L would overflow.
@@ -150,10 +179,10 @@ type builder struct {
 // of a block's relative width.
 const cloneError = 1e-5
 
-func newBuilder(eps0, rate float64, reports int64, core, err float64) *builder {
+func newBuilder(eps0, rate float64, reports int64, core, err float64, g grain) *builder {
 	mean := 1 + rate*float64(reports-1)
-	return &builder{outcomes: outcomes{eps0, newAxis(mean, core)}, rate: rate,
-		width: max(1, int64(4*err*mean)), rows: map[int64][]float64{}}
+	return &builder{outcomes: outcomes{eps0, newAxis(mean, core, g)}, rate: rate,
+		width: max(1, int64(4*err*g.blocks*mean)), rows: map[int64][]float64{}}
 }
 
 // given returns the one-sided masses of U for k reports.

@@ -88,7 +88,9 @@ func TestEverySliderAgainstRiffle(t *testing.T) {
 	for _, c := range []struct{ hash, fields string }{
 		{"#participation=sampled&randomizer=generic&eps0=2&n=1e4&k=200&rounds=50&delta=1e-6", "eps0 n k rounds delta"},
 		{"#participation=check-in&randomizer=krr&symbols=5&eps0=1&n=500&gamma=0.1&rounds=20&delta=1e-5", "symbols gamma"},
-		{"#participation=all&randomizer=gaussian&sigma=2&n=1e4&rounds=50&delta=1e-6", "sigma n"},
+		{"#participation=all&randomizer=gaussian&sigma=2&n=1e4&rounds=50&delta=1e-6", "sigma n dropout"},
+		{"#participation=all&randomizer=generic&eps0=2&n=1e4&rounds=50&delta=1e-6&tv=0.01", "tv dropout eps0"},
+		{"#participation=sampled&randomizer=generic&eps0=2&n=1e4&k=200&rounds=50&delta=1e-6&dropout=0.3", "colluders dropout"},
 		{"#participation=all&randomizer=vecsum&dim=50&grid=200&bits=700&n=1e4&rounds=2&delta=1e-6", "dim grid bits"},
 		{"#participation=sampled&randomizer=vecsum-by-aggregators&sumSigma=50&dim=50&n=1e4&k=1000&rounds=20&delta=1e-6", "sumSigma dim"},
 		{"#participation=once&randomizer=laplace&eps0=2&n=1e4&k=200&rounds=20&delta=1e-6", "k eps0"},

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -15,9 +16,16 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// How much of a processor the tightest bound takes without WebAssembly, over settings that the sliders of /plan
-// reach, with drop-outs, colluders and a total variation: go test -tags soak -run AnswersTake -v ./page/plan
+// How much of a processor the tightest bound and the quick one take without WebAssembly, over settings that the
+// sliders of /plan reach, with drop-outs, colluders and a total variation:
+// go test -tags soak -run AnswersTake -v ./page/plan
 func TestHowLongAnswersTake(t *testing.T) {
+	for _, which := range []string{"quick", "best"} {
+		t.Run(which, func(t *testing.T) { answersTake(t, which) })
+	}
+}
+
+func answersTake(t *testing.T, which string) {
 	r := rand.New(rand.NewPCG(100, 3))
 	type timed struct {
 		took time.Duration
@@ -28,7 +36,7 @@ func TestHowLongAnswersTake(t *testing.T) {
 	for range 240 {
 		q := drawSliders(r)
 		before := processor(t)
-		a := native(question{Query: q, Which: "best"})
+		a := native(question{Query: q, Which: which})
 		took := processor(t) - before
 		if a.Error != "" {
 			t.Errorf("%+v: %s", q, a.Error)
@@ -93,4 +101,37 @@ func drawSliders(r *rand.Rand) account.DocumentQuery {
 		}
 	}
 	return q
+}
+
+// The same in the browser, with one accountant, as the page asks: the first bound and the sharp one.
+func TestHowLongAnswersTakeInThePage(t *testing.T) {
+	b := accountants(t)
+	r := rand.New(rand.NewPCG(100, 3))
+	took := map[string][]float64{}
+	value[bool](b, `(async () => { await desks[0].open(); return true; })()`)
+	for range 240 {
+		q := drawSliders(r)
+		text, err := json.Marshal(question{Query: q})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := value[[]float64](b, `(async ({query}) => {
+			const signal = new AbortController().signal, out = [];
+			for (const which of ["quick", "best"]) {
+				const {document, ms} = await desks[0].ask({query}, which, {signal, fresh: which === "quick"});
+				out.push(ms, document.upper.eps === "inf" ? -1 : document.upper.eps);
+			}
+			return out;
+		})(%s)`, text)
+		if got[1] < got[3]*(1-1e-3) {
+			t.Errorf("%+v: quick %v, best %v", q, got[1], got[3])
+		}
+		took["quick"], took["best"] = append(took["quick"], got[0]), append(took["best"], got[2])
+	}
+	for which, all := range took {
+		slices.Sort(all)
+		for _, share := range []float64{.5, .75, .9, .95, 1} {
+			t.Logf("%s: %3.0f %% within %.0f ms", which, 100*share, all[int(share*float64(len(all)-1))])
+		}
+	}
 }

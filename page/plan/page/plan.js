@@ -1,6 +1,6 @@
 "use strict";
 (() => {
-  const {fields, participations, randomizers, shown, defaults, write, read, positions, position, atPosition, step, toHash, fromHash, question, command} = riffleSettings;
+  const {fields, participations, randomizers, single, shown, defaults, write, read, positions, position, atPosition, step, toHash, fromHash, question, command} = riffleSettings;
   const $ = id => document.getElementById(id);
   const make = (tag, props = {}, ...inside) => {
     const e = Object.assign(document.createElement(tag), props);
@@ -72,7 +72,7 @@
         e.preventDefault();
         put(name, step(name, setting[name], by));
       });
-      $("fields").append(field);
+      $(f.zero ? "more-fields" : "fields").append(field);
     }
   }
 
@@ -105,12 +105,14 @@
     for (const name of Object.keys(fields)) {
       if (controls[name].box) controls[name].box.value = write(s[name]);
       slide(name);
+      if (fields[name].zero && s[name] !== 0) $("more").open = true;
     }
     changed(true);
   }
 
   function describeControls() {
     const on = shown(setting);
+    let more = false;
     for (const [name, {select, hint, of}] of Object.entries(controls)) {
       if (!select) continue;
       select.value = setting[name];
@@ -119,12 +121,14 @@
     for (const name of Object.keys(fields)) {
       const {field, box, slider, problem} = controls[name], trouble = wrong.get(name);
       field.hidden = !on.includes(name);
+      if (fields[name].zero && !field.hidden) more = true;
       if (!box) continue;
       slider?.setAttribute("aria-valuetext", write(setting[name]));
       box.setAttribute("aria-invalid", String(trouble !== undefined));
       problem.hidden = trouble === undefined;
       if (problem.textContent !== (trouble ?? "")) problem.textContent = trouble ?? "";
     }
+    $("more").hidden = !more;
   }
 
   // ---- from a change to an answer
@@ -165,17 +169,18 @@
     const over = () => clearTimeout(named);
     signal.addEventListener("abort", over);
     try {
-      const known = riffleClasses.some(c => c.class === setting.randomizer && c.pair);
-      // What is known of a randomizer may take long to use; what holds for all does not.
-      if (known) {
-        const first = await answers.ask(q, "blanket-pld", {signal, fresh: true});
+      // A proved bound that is quick comes first, and the sharp one takes its place.
+      let first;
+      if (single(setting)) {
+        first = await answers.ask(q, "quick", {signal, fresh: true});
         if (first.document.upper) {
           showAnswer(first.document);
           $("answer").classList.add("stale");
-          status("computing… this holds for any randomizer; a tighter bound may follow");
+          $("at-delta").textContent += ", at most; refining…";
+          status("computing… this is proved; a sharper bound follows");
         }
       }
-      const best = await answers.ask(q, "best", {signal, fresh: !known, step});
+      const best = await answers.ask(q, "best", {signal, fresh: !first, step});
       over();
       loading = false;
       showAnswer(best.document);
@@ -191,8 +196,8 @@
       status("computing… the curve");
       await drawing;
       busy(false);
-      const ms = best.ms < 10 ? best.ms.toFixed(1) : best.ms.toFixed(0);
-      status(`best bound in ${ms} ms, everything in ${((performance.now() - began) / 1000).toFixed(1)} s`);
+      const ms = a => a.ms < 10 ? a.ms.toFixed(1) : a.ms.toFixed(0);
+      status(`${first ? `first bound in ${ms(first)} ms, ` : ""}best in ${ms(best)} ms, everything in ${((performance.now() - began) / 1000).toFixed(1)} s`);
     } catch (e) {
       if (e.name === "AbortError") return; // another setting is being asked
       over();

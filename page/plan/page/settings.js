@@ -12,7 +12,8 @@ const riffleSettings = (() => {
   const list = (symbol, label, example, more) => ({symbol, label, example, start: [], ...more});
   const choice = (label, choices, start, more) => ({label, choices, start, ...more});
 
-  // In the order of the page.
+  // In the order of the page. Where zero is set, the left end of the slider is 0 and means none: the link and the
+  // command then leave the field out. Such fields come last, where they fold away.
   const fields = {
     symbols: count("K", "answers to choose from", 2, 1000, 10, {least: 2, most: 2 ** 30}),
     eps0: number("ε₀", "local privacy of a report", .05, 10, 2, {every: .05, most: 50, flag: "eps0",
@@ -36,6 +37,12 @@ const riffleSettings = (() => {
       hint: "Each has ε₀. Above one, nothing is gained from chance in who takes part."}),
     delta: number("δ", "failure probability", 1e-12, 1e-2, 1e-8, {below: 1, flag: "delta",
       hint: "Keep it far below 1/n."}),
+    tv: number("a", "known total variation", 1e-6, .5, 0, {zero: true, least: -1, most: .5, flag: "tv",
+      hint: "The reports of any two inputs differ by at most a(e^ε₀ − 1) in total variation. 0: not known."}),
+    dropout: number("p", "share of reports that get lost", 0, .95, 0, {zero: true, every: .05, least: -1, below: 1, flag: "dropout",
+      hint: "The chance that a report never arrives, whatever the client’s data."}),
+    colluders: count("c", "clients that collude", 1, 1e8, 0, {zero: true, least: 0, flag: "colluders",
+      hint: "So many of the n tell the observer all they know. The others are protected."}),
   };
 
   const participations = {
@@ -49,6 +56,8 @@ const riffleSettings = (() => {
   const named = Object.fromEntries(riffleClasses.map(c => [c.class, c.named]));
 
   const byAggregators = "vecsum-by-aggregators";
+  // single says whether single reports are seen or summed, and not vectors with noise of their sum.
+  const single = s => s.randomizer !== "vecsum" && s.randomizer !== byAggregators;
 
   // shown lists a setting's fields. As many steps as edges are meant where edges are given.
   function shown(s) {
@@ -58,8 +67,12 @@ const riffleSettings = (() => {
     if (s.participation === "check-in") out.push("gamma");
     out.push("rounds");
     if (own.includes("eps0")) out.push("messages");
-    return [...out, "delta"];
+    out.push("delta");
+    if (s.randomizer === "generic") out.push("tv");
+    return single(s) ? [...out, "dropout", "colluders"] : out;
   }
+  // said lists the fields that a link or a command names.
+  const said = s => shown(s).filter(name => !(fields[name].zero && s[name] === 0));
 
   function defaults() {
     const s = {participation: "sampled", randomizer: "generic"};
@@ -109,7 +122,7 @@ const riffleSettings = (() => {
   }
   function atPosition(name, p) {
     const f = fields[name], last = positions(f);
-    if (p <= 0) return f.low;
+    if (p <= 0) return f.zero ? 0 : f.low;
     if (p >= last) return f.high;
     if (f.every) return Number((f.low + p * f.every).toPrecision(6));
     const x = f.low * (f.high / f.low) ** (p / last);
@@ -127,7 +140,7 @@ const riffleSettings = (() => {
 
   function toHash(s) {
     const out = [`participation=${s.participation}`, `randomizer=${s.randomizer}`];
-    for (const name of shown(s)) if (write(s[name]) !== "") out.push(`${name}=${write(s[name])}`);
+    for (const name of said(s)) if (write(s[name]) !== "") out.push(`${name}=${write(s[name])}`);
     return "#" + out.join("&");
   }
 
@@ -155,10 +168,10 @@ const riffleSettings = (() => {
   // question is what the accountant is asked: the query of a document of riffle eps --json, and
   // the randomizer that its reports come from, if it has a name.
   function question(s) {
-    const on = shown(s), own = randomizers[s.randomizer][2];
+    const on = said(s), own = randomizers[s.randomizer][2];
     const query = {participation: s.participation, n: s.n, rounds: s.rounds, delta: s.delta};
     const put = (into, ...names) => { for (const name of names) if (on.includes(name)) into[name] = s[name]; };
-    put(query, "k", "gamma");
+    put(query, "k", "gamma", "tv", "dropout", "colluders");
     if (on.includes("messages") && s.messages > 1) query.messages = s.messages;
     if (named[s.randomizer]) {
       const report = {name: s.randomizer};
@@ -179,12 +192,12 @@ const riffleSettings = (() => {
     if (s.randomizer === byAggregators) words.push("--randomizer vecsum --noise-by aggregators");
     else if (s.randomizer !== "generic") words.push("--randomizer " + (s.randomizer === "krr" ? "krr:" + s.symbols : s.randomizer));
     words.push("--participation " + s.participation);
-    for (const name of shown(s)) {
+    for (const name of said(s)) {
       const {flag} = fields[name], text = write(s[name]);
       if (flag && text !== "" && !(name === "messages" && s.messages === 1)) words.push(`--${flag} ${text}`);
     }
     return words;
   }
 
-  return {fields, participations, randomizers, shown, defaults, write, read, positions, position, atPosition, step, toHash, fromHash, question, command};
+  return {fields, participations, randomizers, single, shown, defaults, write, read, positions, position, atPosition, step, toHash, fromHash, question, command};
 })();
