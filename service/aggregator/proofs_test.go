@@ -89,9 +89,6 @@ func newProvedOf(t *testing.T, m *mechanism.AggregatedSum, every int64, bad ...i
 		w.sh.PerChunk = 1 // two reports are longer than a chunk
 	}
 	w.sh.Fill = func(a wire.Announcement) (parts, shares [][]byte) { return w.fill(a, bad) }
-	if w.m.ByClients() {
-		w.sh.PerChunk = 1 // three would be longer than the peers take
-	}
 	public := w.key.Public().(ed25519.PublicKey)
 	w.server, w.front = httptest.NewServer(w.sh.Handler(public, true)), httptest.NewServer(w.sh.Handler(public, false))
 	t.Cleanup(w.server.Close)
