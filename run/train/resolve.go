@@ -155,7 +155,7 @@ func (c Config) Check() error {
 	case c.Proofs != "" && c.Epsilon > mechanism.MostEps:
 		return inputError("epsilon = %v must be at most %d, up to which sums with proofs are counted", c.Epsilon, int(mechanism.MostEps))
 	case c.NoiseOfSum() && c.Epsilon > vecsum.MostEps:
-		return inputError("epsilon = %v must be at most %d, up to which noise-by aggregators is counted", c.Epsilon, vecsum.MostEps)
+		return inputError("epsilon = %v must be at most %d, up to which noise that is no part of clients' vectors is counted", c.Epsilon, vecsum.MostEps)
 	case c.apart() && c.Noise != "":
 		return inputError("noise = %s is a part of clients' vectors: with every = %d they send discrete Gaussian noise apart", c.Noise, c.Every)
 	case c.NoiseOfSum() && c.Noise != "":
