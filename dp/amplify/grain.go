@@ -6,6 +6,8 @@ type grain struct {
 	nodes      float64 // nodes of U a deviation
 	losses     float64 // relative step between large losses
 	scales     float64 // relative step between values of ρ, see threePart
+	each       int64   // up to so many values of the reports on the third symbol are listed singly
+	listed     int64   // up to so many their probabilities are, and added up in blocks
 	chord      float64 // relative width of blocks of reports on the third symbol
 	inclusions float64 // relative step between inclusions
 	// blocks multiplies the relative widths of blocks of k, of n′ and of clones.
@@ -16,9 +18,9 @@ type grain struct {
 
 var (
 	// fine adds .1 to .5 % to ε; see the functions that use it.
-	fine = grain{nodes: 50, losses: .01, scales: .03, chord: .003, inclusions: .005, blocks: 1, tails: 1.15, bits: 11}
+	fine = grain{nodes: 50, losses: .01, scales: .03, each: 1024, listed: 1024, chord: .01, inclusions: .005, blocks: 1, tails: 1.15, bits: 11}
 	// rough adds up to some 2 %, and takes about a twentieth of the time.
-	rough = grain{nodes: 12, losses: .05, scales: .1, chord: .02, inclusions: .02, blocks: 10, tails: 1.5, bits: 8}
+	rough = grain{nodes: 12, losses: .05, scales: .1, each: 16, listed: 4096, chord: .02, inclusions: .02, blocks: 10, tails: 1.5, bits: 8}
 )
 
 // Rough returns the family whose pairs are coarser, but for the family of Rising and Cap: ε is up to

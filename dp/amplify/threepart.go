@@ -148,9 +148,9 @@ func (t *threePart) given(k int64) []float64 {
 
 // sum adds up rows with their weights.
 func (t *threePart) sum(weights *tallied) []float64 {
-	// Unlikely rows are joined: fewer reports, and a larger ρ.
+	// In mixtures unlikely rows are joined: fewer reports, and a larger ρ.
 	for n := range weights.keys {
-		if w := weights.mass[n]; w > 0 && w <= unlikely {
+		if w := weights.mass[n]; w > 0 && w <= unlikely && weights == t.all {
 			weights.mass[n] = 0
 			far := weights.coarse(n) // may move weights.mass
 			weights.mass[far] += w
@@ -290,9 +290,6 @@ func (t *threePart) sizes(weights *tallied, weight float64, first, last, others,
 	t.thirds(others, last+extra, rho, put)
 }
 
-// mostListed bounds the number of values of a count whose probabilities are computed one by one.
-const mostListed = 4096
-
 // thirds covers j ~ Bin(n, third) by values of ρ, which is convex and falling in j. If j has
 // many values, the law of ρ in a block is replaced by one on its two ends.
 func (t *threePart) thirds(n, base int64, rho func(float64) part, put func(r part, w float64)) {
@@ -301,9 +298,9 @@ func (t *threePart) thirds(n, base int64, rho func(float64) part, put func(r par
 	mean := float64(n) * p
 	width := max(1, int64(t.grain.chord*float64(base+lo)))
 	switch {
-	case width == 1 && hi-lo <= 1024:
+	case hi-lo <= t.grain.each:
 		tail.PMF(n, p, q, lo, hi, func(j int64, w float64) { put(rho(float64(j)), w*(1+1e-11)) })
-	case hi-lo <= mostListed:
+	case hi-lo <= t.grain.listed:
 		from, to := lo, min(lo+width, hi+1)
 		var sum, moment float64
 		tail.PMF(n, p, q, lo, hi, func(j int64, w float64) {
