@@ -233,6 +233,9 @@ func (m Method) quick(q Query, s shape) bool {
 	if !m.mayBeBest(q, s) {
 		return false
 	}
+	if m.Adjacency == dp.AddRemoveOne { // these have no rough form
+		return true
+	}
 	c := s.narrow()
 	if q.AdaptiveWithinRound && !c.adaptive {
 		c = blanket
@@ -242,7 +245,7 @@ func (m Method) quick(q Query, s shape) bool {
 
 // roughly returns the method with a rough pair, if it composes one.
 func (m Method) roughly() Method {
-	if m.ID == "basic" {
+	if m.ID == "basic" || m.Adjacency == dp.AddRemoveOne {
 		return m
 	}
 	c := blanket // also for Gaussian reports, whose shapes have pairs of their own

@@ -8,6 +8,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/longtest"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
 // A quick answer is one bound with a rough pair, and basic composition. It is not below the tightest bound, but
@@ -57,6 +58,23 @@ func TestQuickAnswers(t *testing.T) {
 			t.Errorf("%+v: quick %+v, best %+v", q, *quick.Upper, *best.Upper)
 		case best.Upper.Eps > .01 && quick.Upper.Eps > 1.4*best.Upper.Eps:
 			t.Errorf("%+v: quick %v, best %v", q, quick.Upper.Eps, best.Upper.Eps)
+		}
+	}
+}
+
+// Every valid question has a quick answer if it has a best one: also a client removed, and vector sums.
+func TestQuickAnswersOfAllKinds(t *testing.T) {
+	sum := Query{Class: VectorSumClass, Participation: dp.All, Population: 1000, Rounds: 3, Delta: 1e-6,
+		Sum: vecsum.Params{Dim: 3, Grid: 16, Noise: vecsum.Noise{Kind: vecsum.Binomial, Bits: 4096}}}
+	removed := Query{Class: dp.Gaussian, Trust: dp.Distributed, Adjacency: dp.AddRemoveOne, Participation: dp.CheckIn, Gamma: .1, Population: 100, Sigma: 3, Rounds: 5, Delta: 1e-6}
+	for _, q := range []Query{sum, removed} {
+		best, err := Answer(context.Background(), q, "best")
+		if err != nil || best.Upper == nil {
+			t.Fatalf("%+v: %+v, %v", q, best, err)
+		}
+		quick, err := Answer(context.Background(), q, "quick")
+		if err != nil || quick.Upper == nil || !(quick.Upper.Eps >= best.Upper.Eps) {
+			t.Errorf("%+v: quick %+v, %v; best %+v", q, quick.Upper, err, *best.Upper)
 		}
 	}
 }

@@ -141,7 +141,7 @@ func answerSum(ctx context.Context, q Query, which string) (Reply, error) {
 	r := Reply{Query: q}
 	known := false
 	for _, m := range Methods() {
-		if m.sum == nil || which != "all" && which != m.ID && !(which == "best" && m.Best) {
+		if m.sum == nil || which != "all" && which != m.ID && !((which == "best" || which == "quick") && m.Best) {
 			continue
 		}
 		known = true
