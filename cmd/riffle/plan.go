@@ -45,7 +45,7 @@ func newPlan() *cobra.Command {
 		Long: `Plan finds the largest eps0, k, gamma or rounds, or the smallest sigma, for which
 the proved bound on epsilon stays at or below the target. All other values are
 given. With --randomizer vecsum it designs a vector sum: grid, noise and modulus,
-or with --noise-by aggregators the smallest sigma.`,
+or with --noise-by aggregators or --every the smallest sigma.`,
 		Example: `  riffle plan --target-eps 1 --delta 1e-5 --n 60000 --participation all --rounds 50 --solve eps0
   riffle plan --randomizer vecsum --target-eps 1 --delta 1e-6 --n 1e4 --dim 100 --solve noise-bits
   riffle plan --randomizer vecsum --noise-by aggregators --every 20 --target-eps 1 --delta 1e-5 --n 6e4 --dim 1930 --rounds 400 --solve sigma`,
@@ -60,6 +60,9 @@ or with --noise-by aggregators the smallest sigma.`,
 			}
 			sums := solve == "noise-bits" || solve == "mu"
 			if p.aggregated() && solve != "sigma" {
+				if p.vecsum.every != 0 {
+					return usage("--solve %s is of noise that is a part of clients' vectors: with --every --solve sigma", solve)
+				}
 				return usage("--solve %s is of noise that clients add: with --noise-by aggregators --solve sigma", solve)
 			}
 			if sums != (p.class == vecsumName) && !p.aggregated() {

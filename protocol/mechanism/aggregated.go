@@ -12,8 +12,9 @@ import (
 )
 
 // AggregatedSum is a round of a vector sum whose noise is no part of the vectors, as a mechanism: the
-// aggregators add it, or clients send it apart. A client's report is its rounded vector, without noise: it is private only as a part of the sum,
-// after noise was added. Over a network it goes with proofs of its norm.
+// aggregators add it, or clients send it apart. A client's report is its rounded vector, without
+// noise: it is private only as a part of the sum, after noise was added. Over a network it goes with
+// proofs of its norm.
 type AggregatedSum struct {
 	vecsum.Aggregated // of the round; it does not change
 	// Strategy says how the noise is correlated over rounds; without weights it is not. What is released
