@@ -3,15 +3,22 @@ package account
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/riffle-dp/riffle/account/certificate"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/dp/pld"
 )
 
-// certifyLosses bounds the losses of either sign that are listed: the checker takes some 50 µs for each of them and
-// each number of reports.
-const certifyLosses = 1500
+const (
+	// certifyLosses bounds the losses of either sign that are listed: the checker takes some 50 µs for each of them and
+	// each number of reports.
+	certifyLosses = 1500
+	// certifyTop is the largest loss of either sign that is listed. A certificate takes losses up to 100.
+	certifyTop = 99
+	// certifyMostGrow bounds what certifyGrow's counterpart, for losses above 0, may be.
+	certifyMostGrow = 1e-4
+)
 
 // certifyRemoval makes a certificate by gauss-remove-pld: both orders of the neighbours, on one grid.
 func certifyRemoval(d *certificate.Document, q Query, p part) error {
@@ -27,7 +34,7 @@ func certifyRemoval(d *certificate.Document, q Query, p part) error {
 	if !(infinite*float64(p.times) <= .1*delta) {
 		return fmt.Errorf("account: delta = %v over %d rounds is too small for a certificate: %w", delta, p.times, dp.ErrNoBound)
 	}
-	pairs, err := removalPairs(p, infinite/4)
+	pairs, err := listedPairs(p, infinite/4)
 	if err != nil {
 		return err
 	}
@@ -46,7 +53,7 @@ func certifyRemoval(d *certificate.Document, q Query, p part) error {
 		}
 		step, top, tilts[i] = math.Min(step, x), math.Max(top, topLoss(pair)), tilt
 	}
-	step = math.Max(step, top/certifyLosses)
+	step = math.Max(math.Min(step, .5), top/certifyLosses)
 	claim := certificate.Claim{Method: certificate.RemovePLD, Eps: q.Eps, Delta: delta}
 	var composed [2]*pld.Composed
 	var rounds [2]certificate.Round
@@ -63,7 +70,7 @@ func certifyRemoval(d *certificate.Document, q Query, p part) error {
 		} else {
 			claim.Eps = math.Max(claim.Eps, composed[i].Epsilon(delta)*(1+certifyMargin))
 		}
-		rounds[i] = directedRound(loss, p.times, infinite/4)
+		rounds[i] = directedRound(loss, p.times, pair.Missing)
 	}
 	var accounts [2]certificate.Composition
 	for i := range composed {
@@ -77,19 +84,54 @@ func certifyRemoval(d *certificate.Document, q Query, p part) error {
 	return nil
 }
 
-// certifyDirected puts a pair on a grid, with its losses of either sign enlarged by certifyGrow. Infinite losses take
-// their share from all others, which only raises δ.
+// listedPairs returns the pairs of a round in both orders, without losses that are too large for a certificate and others
+// of some times the mass spare.
+func listedPairs(p part, spare float64) (pairs [2]dp.Directed, err error) {
+	if pairs, err = removalPairs(p, spare); err != nil {
+		return pairs, err
+	}
+	for i := range pairs {
+		pair := &pairs[i]
+		pair.Atoms = slices.DeleteFunc(pair.Atoms, func(a dp.Atom) bool {
+			if math.Abs(a.Loss) <= certifyTop {
+				return false
+			}
+			pair.Dropped += a.Q * math.Exp(a.Loss) * (1 + 1e-9)
+			pair.Missing += a.Q * (1 + 1e-9)
+			return true
+		})
+		if len(pair.Atoms) == 0 || pair.Dropped > .4 {
+			return pairs, fmt.Errorf("account: a certificate takes losses up to %v, and those of a round are larger with probability %v: %w", certifyTop, pair.Dropped, dp.ErrNoBound)
+		}
+	}
+	return pairs, nil
+}
+
+// certifyDirected puts a pair on a grid, with its losses of either sign enlarged: those below 0 by certifyGrow, those above
+// by as much more as keeps the mass under the second law, so that none has to be taken from losses below 0 to make its
+// masses add to 1. Infinite losses take their share from all others, which only raises δ.
 func certifyDirected(pair dp.Directed, step float64) (pld.Loss, error) {
 	pair.Dropped = math.Max(pair.Dropped*(1+1e-8), certifyInfinite)
-	var mass float64
+	var mass, above, below float64 // under the first law; E L⁺ and E L⁻ under the second
 	for _, a := range pair.Atoms {
 		mass += a.Q * math.Exp(a.Loss)
+		above += a.Q * math.Max(0, a.Loss)
+		below += a.Q * math.Max(0, -a.Loss)
+	}
+	down, up := certifyGrow, certifyGrow
+	if wanted := certifyGrow * below / above; wanted > up {
+		up = math.Min(wanted, certifyMostGrow)
+		down *= up / wanted
 	}
 	scale := math.Min(1, (1-pair.Dropped*(1+1e-7)-1e-12)/mass)
 	atoms := make([]dp.Atom, len(pair.Atoms))
 	for i, a := range pair.Atoms {
+		grow := up
+		if a.Loss < 0 {
+			grow = down
+		}
 		// Its mass under the first law stays.
-		atoms[i] = dp.Atom{Q: a.Q * scale * math.Exp(-certifyGrow*a.Loss), Loss: a.Loss * (1 + certifyGrow)}
+		atoms[i] = dp.Atom{Q: a.Q * scale * math.Exp(-grow*a.Loss), Loss: a.Loss * (1 + grow)}
 	}
 	pair.Atoms = atoms
 	return pld.Direct(pair, step)
@@ -125,6 +167,9 @@ func directedRound(loss pld.Loss, times int64, least float64) certificate.Round 
 	}
 	for j, q := range out.Lower {
 		out.Missing += q * math.Expm1(-float64(j+1)*loss.Step)
+	}
+	if most < 1e-13 {
+		out.Missing -= 1e-13 // no loss below 0 has a mass: one gets enough to pay for rounding
 	}
 	out.Missing = math.Max(out.Missing, least)
 	out.Lower[out.Balance-1] = 0

@@ -1,9 +1,11 @@
 package account
 
 import (
+	"errors"
 	"math"
 	"testing"
 
+	"github.com/riffle-dp/riffle/account/certificate"
 	"github.com/riffle-dp/riffle/dp"
 )
 
@@ -92,5 +94,33 @@ func TestRemovalWithMuchNoise(t *testing.T) {
 			t.Errorf("sigma = %v: %v (%s)", sigma, b.Eps, b.Note)
 		}
 		last = b.Eps
+	}
+}
+
+// Certificates are written so that they verify, also of few clients: where nearly all mass is of losses of one sign, where
+// losses above a certificate's largest are likely, and where hardly anybody reports.
+func TestCertificatesOfRemovalsAmongFewClients(t *testing.T) {
+	base := Query{Class: dp.Gaussian, Adjacency: dp.AddRemoveOne, Trust: dp.Distributed, Participation: dp.CheckIn}
+	one, large, hardly := base, base, base
+	one.Population, one.Colluders, one.Gamma, one.Sigma, one.Rounds, one.Delta = 12, 1, .0223, 83.4, 2, 3.2e-18
+	large.Population, large.Gamma, large.Sigma, large.Rounds, large.Delta = 4, .00165, .0744, 2, .0165
+	hardly.Population, hardly.Gamma, hardly.Sigma, hardly.Rounds, hardly.Dropout, hardly.Delta = 13, .0556, .656, 7, .678, 2.2e-12
+	for name, q := range map[string]Query{"one sign": one, "large losses": large, "few reports": hardly} {
+		d, err := Certify(t.Context(), q, certificate.RemovePLD)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if _, err := d.Verify(t.Context()); err != nil {
+			t.Errorf("%s: %+v: %v", name, d.Claim, err)
+		}
+		if b := listed(t, q, removalPLDMethod)[removalPLDMethod]; !b.Applies || math.Abs(d.Claim.Eps-b.Eps) > .01*b.Eps {
+			t.Errorf("%s: the certificate claims epsilon = %v, the accountant's is %v", name, d.Claim.Eps, b.Eps)
+		}
+	}
+	// Nearly every round has a loss that no certificate can list.
+	large.Gamma, large.Delta = .5, 1e-6
+	if _, err := Certify(t.Context(), large, certificate.RemovePLD); !errors.Is(err, dp.ErrNoBound) {
+		t.Errorf("losses of hundreds: %v", err)
 	}
 }

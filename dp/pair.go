@@ -35,8 +35,8 @@ func (p Pair) Dropped() float64 {
 // neighbours are not alike, as when a client is added or removed, each order has a pair of its own.
 //
 // Atoms lists outcomes, of losses of either sign. Dropped is the mass under P that is not listed; it counts as
-// infinite loss.
+// infinite loss. Missing is the mass under Q that is not listed; it weighs nothing.
 type Directed struct {
-	Atoms   []Atom
-	Dropped float64
+	Atoms            []Atom
+	Dropped, Missing float64
 }

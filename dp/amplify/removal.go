@@ -12,7 +12,16 @@ import (
 // removal is the pair of [Removal].
 type removal struct {
 	q, ratio []float64 // q: masses Q without the client; ratio: P/Q − 1, P being the masses with it
-	dropped  float64
+	dropped  float64   // mass left out under either law, at most
+	// missing is the mass left out under Q, and under P.
+	missing [2]float64
+}
+
+// leave notes that outcomes of mass q under Q and p under P are left out.
+func (r *removal) leave(q, p float64) {
+	r.dropped += math.Max(q, p)
+	r.missing[0] += q
+	r.missing[1] += p
 }
 
 // maxRemovalSizes bounds the number of values of k, which take some 0.2 ms each.
@@ -46,7 +55,7 @@ func RemovalPairs(c GaussianArrivalConfig, drop float64) (present, absent dp.Dir
 	if err != nil {
 		return present, absent, err
 	}
-	present.Dropped = r.dropped
+	present.Dropped, present.Missing = r.dropped, r.missing[0]
 	for i, q := range r.q {
 		if loss := math.Log1p(r.ratio[i]); loss != 0 {
 			present.Atoms = append(present.Atoms, dp.Atom{Q: q * (1 + 1e-11), Loss: loss})
@@ -55,7 +64,7 @@ func RemovalPairs(c GaussianArrivalConfig, drop float64) (present, absent dp.Dir
 	if r, err = newRemoval(c, drop, 1-1e-10); err != nil {
 		return present, absent, err
 	}
-	absent.Dropped = r.dropped
+	absent.Dropped, absent.Missing = r.dropped, r.missing[1]
 	for i, q := range r.q {
 		if loss := math.Log1p(r.ratio[i]); loss != 0 {
 			absent.Atoms = append(absent.Atoms, dp.Atom{Q: q * (1 + r.ratio[i]) * (1 + 1e-11), Loss: -loss})
@@ -87,7 +96,8 @@ func newRemoval(c GaussianArrivalConfig, drop, lean float64) (*removal, error) {
 	if hi-lo > maxRemovalSizes {
 		return nil, fmt.Errorf("amplify: %d values of k take too long, at most %d: %w", hi-lo, maxRemovalSizes, dp.ErrNoBound)
 	}
-	r := &removal{dropped: 2*drop + math.Exp(float64(n)*math.Log(gamma))*(1+1e-9)}
+	r := &removal{}
+	r.leave(2*drop, 2*drop+math.Exp(float64(n)*math.Log(gamma))*(1+1e-9))
 	nodes := removalNodes(c, lo, hi)
 	mass := make([]float64, len(nodes))
 	tail.PMF(n-1, gamma, 1-gamma, lo, hi, func(k int64, w float64) {
@@ -96,7 +106,7 @@ func newRemoval(c GaussianArrivalConfig, drop, lean float64) (*removal, error) {
 			return
 		}
 		rise := float64(k) * (1 - gamma) / (float64(n-k) * gamma) // ratio of the probabilities of k with and without the client
-		r.dropped += r.split(mass, nodes, float64(GaussianMu(c.Sigma, k)), gamma, rise, w, lean)
+		r.split(mass, nodes, float64(GaussianMu(c.Sigma, k)), gamma, rise, w, lean)
 	})
 	var without, with float64
 	for i, q := range mass {
@@ -106,7 +116,9 @@ func newRemoval(c GaussianArrivalConfig, drop, lean float64) (*removal, error) {
 		without += q
 		with += q * (1 + nodes[i])
 	}
-	r.dropped *= 1 + 1e-9
+	for _, m := range []*float64{&r.dropped, &r.missing[0], &r.missing[1]} {
+		*m *= 1 + 1e-9
+	}
 	// Mass that was lost on the way would count as no loss.
 	if least := 1 - r.dropped - 1e-9; !(without >= least && with >= least) || !(without < 1+1e-9 && with < 1+1e-6) {
 		return nil, fmt.Errorf("amplify: outcomes of mass %v without the client and %v with it, and %v left out, are not all: %w", without, with, r.dropped, dp.ErrNoBound)
@@ -160,13 +172,13 @@ func removalRise(c GaussianArrivalConfig, k int64) float64 {
 const removalDepth = 14
 
 // split puts the outcomes of one k, of mass w, on the nodes: P/Q = 1 − γ + γ·rise·e^{μy} with
-// y ~ N(−μ/2, 1) under Q. It returns the mass that it leaves out, under the larger of the two
-// laws.
-func (r *removal) split(mass, nodes []float64, mu, gamma, rise, w, lean float64) float64 {
+// y ~ N(−μ/2, 1) under Q.
+func (r *removal) split(mass, nodes []float64, mu, gamma, rise, w, lean float64) {
 	// Outcomes from low to high are distinguished. What is below low is next to nothing; beyond high there is
 	// hardly any, or e^{μy} is too large.
 	low, high := -mu/2-removalDepth-1, math.Min(removalDepth+mu/2, 300/mu)+1
-	left := w * math.Max(tail.UpperNormal(-low-mu/2), (1-gamma)*tail.UpperNormal(-low-mu/2)+gamma*rise*tail.UpperNormal(-low+mu/2))
+	leave := func(q, p float64) { r.leave(w*q, w*((1-gamma)*q+gamma*rise*p)) }
+	below := true                      // outcomes below low are not on nodes
 	reached, from := low, math.Inf(-1) // up to where outcomes are on nodes; log e^{μy} of the node below it
 	for i := 1; i < len(nodes) && reached < high; i++ {
 		to := math.Log((nodes[i]/gamma + 1) / rise)
@@ -179,7 +191,7 @@ func (r *removal) split(mass, nodes []float64, mu, gamma, rise, w, lean float64)
 			continue
 		}
 		if i == 1 {
-			left = 0
+			below = false
 		}
 		b = math.Min(b, high)
 		var q, up float64
@@ -207,8 +219,10 @@ func (r *removal) split(mass, nodes []float64, mu, gamma, rise, w, lean float64)
 		}
 		reached, from = b, to
 	}
-	p, q := tail.UpperNormal(reached-mu/2), tail.UpperNormal(reached+mu/2)
-	return left + w*math.Max(q, (1-gamma)*q+gamma*rise*p)
+	if below {
+		leave(tail.UpperNormal(-low-mu/2), tail.UpperNormal(-low+mu/2))
+	}
+	leave(tail.UpperNormal(reached+mu/2), tail.UpperNormal(reached-mu/2))
 }
 
 // divergence returns an upper bound on the Rényi divergence of real order λ > 1 of either

@@ -16,7 +16,7 @@ import (
 // at most mass in total. A few large losses would need a grid far wider than the rest; as
 // infinite losses they cost their mass in every round.
 func Truncate(p dp.Pair, mass float64) dp.Pair {
-	atoms, cut, most := withoutLargest(p.Atoms, mass)
+	atoms, _, cut, most := withoutLargest(p.Atoms, mass)
 	if len(atoms) == len(p.Atoms) {
 		return p
 	}
@@ -28,13 +28,17 @@ func Truncate(p dp.Pair, mass float64) dp.Pair {
 // TruncateDirected is Truncate for a directed pair. Very negative losses count as infinite ones, too: they
 // have next to no mass, and would widen the grid as much.
 func TruncateDirected(p dp.Directed, mass float64) dp.Directed {
-	atoms, cut, _ := withoutLargest(p.Atoms, mass)
-	return dp.Directed{Atoms: atoms, Dropped: p.Dropped + cut}
+	atoms, left, cut, _ := withoutLargest(p.Atoms, mass)
+	out := dp.Directed{Atoms: atoms, Dropped: p.Dropped + cut, Missing: p.Missing}
+	for _, a := range left {
+		out.Missing += a.Q * (1 + 1e-9)
+	}
+	return out
 }
 
 // withoutLargest returns the atoms in order of |loss| but the last, as many as have at most mass under P in
-// total; that mass, rounded up; and the largest |loss| of all.
-func withoutLargest(all []dp.Atom, mass float64) (atoms []dp.Atom, cut, most float64) {
+// total; those left out; their mass, rounded up; and the largest |loss| of all.
+func withoutLargest(all []dp.Atom, mass float64) (atoms, left []dp.Atom, cut, most float64) {
 	atoms = append([]dp.Atom(nil), all...)
 	sort.SliceStable(atoms, func(i, j int) bool { return math.Abs(atoms[i].Loss) < math.Abs(atoms[j].Loss) })
 	if n := len(atoms); n > 0 {
@@ -49,7 +53,7 @@ func withoutLargest(all []dp.Atom, mass float64) (atoms []dp.Atom, cut, most flo
 		cut = next
 		end--
 	}
-	return atoms[:end], cut * (1 + 1e-9), most
+	return atoms[:end:end], atoms[end:], cut * (1 + 1e-9), most
 }
 
 // Spectrum is the discrete Fourier transform of a round's loss, tilted by e^{tL} and

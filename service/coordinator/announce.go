@@ -8,6 +8,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/protocol/envelope"
+	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
@@ -76,7 +77,8 @@ func (r *runner) announce(ctx context.Context) (ended bool, err error) {
 		return false, err
 	}
 	if err := r.ledger.Affords(event); charged && err != nil {
-		return true, r.finish(ctx, Refused, err.Error())
+		state, why := r.spent(err)
+		return true, r.finish(ctx, state, why)
 	}
 	if err := r.able(ctx); err != nil {
 		return false, err
@@ -111,6 +113,15 @@ func (r *runner) complete() string {
 		return fmt.Sprintf("%d of %d rounds were run, the others of %d attempts, the most there are, were void", run, t.Rounds, last)
 	}
 	return ""
+}
+
+// spent says how a task ends whose next round the ledger refuses. Where noise is correlated void rounds are charged with
+// the next that is not void, so a task with void rounds may have had all that its budget was made for.
+func (r *runner) spent(err error) (state, why string) {
+	if n, t := r.record.Counts, r.task; t.Every > 0 && r.record.Round >= t.Rounds && errors.Is(err, ledger.ErrBudget) {
+		return Done, fmt.Sprintf("%d of %d rounds were run; %d void ones count, too, as noise is correlated: %v", n.Released+n.Failed, t.Rounds, n.Void, err)
+	}
+	return Refused, err.Error()
 }
 
 // users is the most reports that the task's vector sum is made for; 0 if it is none.

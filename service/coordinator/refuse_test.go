@@ -3,13 +3,17 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/protocol/mechanism"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/store"
 )
@@ -250,6 +254,42 @@ func TestBudgetEndsAtTheCharge(t *testing.T) {
 		t.Errorf("%+v, opened %d, destroyed %d", s, len(w.sh.Opened), len(w.sh.Destroyed))
 	}
 	w.order()
+}
+
+// Where noise is correlated a void round is charged with the next. A task whose budget is made for its rounds then ends
+// with fewer, and is done. One whose budget ends before is refused.
+func TestBudgetEndsWithVoidRounds(t *testing.T) {
+	count := func(eps float64) ledger.Config {
+		return ledger.Config{Accountant: new(account.Accountant), Delta: 1e-6, Tail: vecsum.TailShare, MaxEps: eps}
+	}
+	whole := newWorld(t, dp.Distributed, dp.CheckIn, withCorrelated)
+	whole.config.Budget = count(mechanism.MostEps)
+	cost := float64(whole.run().Eps)
+	for _, c := range []struct {
+		rounds   []int64
+		share    float64 // of what all rounds cost
+		state    string
+		released int64
+	}{
+		{nil, 1, Done, 5},
+		{[]int64{3}, 1, Done, 4},
+		{[]int64{3, 4}, 1, Done, 3},
+		{[]int64{3}, .9, Refused, 2},
+	} {
+		w := newWorld(t, dp.Distributed, dp.CheckIn, withCorrelated, void(c.rounds...))
+		w.config.Budget = count(cost * c.share * (1 + 1e-9))
+		s := w.run()
+		w.fsck()
+		if s.State != c.state || s.Released != c.released || s.Void != int64(len(c.rounds)) {
+			t.Errorf("%+v: %+v", c, s)
+		}
+		if c.released < 5 && (!strings.Contains(s.Why, ledger.ErrBudget.Error()) || (c.state == Done) != strings.Contains(s.Why, fmt.Sprintf("%d of 5 rounds were run; %d void", c.released, len(c.rounds)))) {
+			t.Errorf("%+v: ended because %q", c, s.Why)
+		}
+		if again := w.run(); again.State != s.State || again.Why != s.Why || again.Model != s.Model {
+			t.Errorf("%+v: started again: %+v", c, again)
+		}
+	}
 }
 
 // A ledger that is missing, older than its mark, or edited stops the start.
