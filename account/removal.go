@@ -218,7 +218,12 @@ func directedGrid(pair dp.Directed, rounds int64, delta, fraction float64) (step
 		k, _ := tilted(t)
 		return times * math.Max(0, k)
 	})
-	tilt = math.Min(tilt, 200/top)
+	// e^{tL} must stay in range where L is large, and next to nothing where −L is.
+	var most float64
+	for _, a := range pair.Atoms {
+		most = math.Max(most, a.Loss)
+	}
+	tilt = math.Min(tilt, math.Min(200/most, 800/top))
 	_, variance := tilted(tilt)
 	return gridStep(math.Max(math.Min(top/16, fraction*math.Sqrt(variance)), top/(1<<20))), tilt, nil
 }
