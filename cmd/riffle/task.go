@@ -277,6 +277,9 @@ neither leaves a trace.`,
 			if plan := resp.Msg.Plan; plan != nil && !show.quiet {
 				warnLargeEps(cmd.ErrOrStderr(), plan.Epsilon)
 			}
+			if !asks && !show.quiet {
+				warnStuffed(cmd.ErrOrStderr(), *config)
+			}
 			if plan := resp.Msg.Plan; show.json && plan != nil {
 				return printJSON(cmd.OutOrStdout(), taskJSON(resp.Msg.Task, map[string]any{
 					"plan": planJSON{dp.Number(plan.Epsilon), plan.Delta, plan.Method, plan.Rounds, plan.Fit, plan.Limit}}))
