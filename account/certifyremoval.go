@@ -55,16 +55,24 @@ func certifyRemoval(d *certificate.Document, q Query, p part) error {
 	}
 	step = math.Max(math.Min(step, .5), top/certifyLosses)
 	claim := certificate.Claim{Method: certificate.RemovePLD, Eps: q.Eps, Delta: delta}
-	var composed [2]*pld.Composed
+	var composed [2]ordered
 	var rounds [2]certificate.Round
 	for i, pair := range pairs {
 		loss, err := certifyDirected(pair, step)
 		if err != nil {
 			return err
 		}
-		if composed[i], err = pld.Compose([]pld.Part{{Loss: loss, Times: p.times}}, tilts[i]); err != nil {
+		c, err := pld.Compose([]pld.Part{{Loss: loss, Times: p.times}}, tilts[i])
+		if err != nil {
 			return err
 		}
+		var high float64
+		for j, mass := range loss.Upper {
+			if mass > 0 {
+				high = float64(j) * step
+			}
+		}
+		composed[i] = inOrder(c, p.times, high, loss.Infinite)
 		if q.AskDelta {
 			claim.Delta = math.Min(.999, math.Max(claim.Delta, composed[i].Delta(q.Eps)*(1+certifyDelta)))
 		} else {
@@ -74,7 +82,7 @@ func certifyRemoval(d *certificate.Document, q Query, p part) error {
 	}
 	var accounts [2]certificate.Composition
 	for i := range composed {
-		if accounts[i], err = accountOf(composed[i], claim, step); err != nil {
+		if accounts[i], err = accountOf(composed[i].Composed, claim, step); err != nil {
 			return err
 		}
 	}

@@ -99,7 +99,7 @@ func removalEps(p part, delta float64) (eps float64, err error) {
 		}
 		return curve.epsilon(delta)
 	}
-	err = eachRemoval(p, delta, func(c *pld.Composed) { eps = math.Max(eps, c.Epsilon(delta)) })
+	err = eachRemoval(p, delta, func(c ordered) { eps = math.Max(eps, c.Epsilon(delta)) })
 	if err == nil && (math.IsInf(eps, 1) || math.IsNaN(eps)) {
 		err = refuse("composition shows no epsilon for delta = %v", delta)
 	}
@@ -116,7 +116,7 @@ func removalDelta(p part, eps, guess float64) (delta float64, err error) {
 		}
 		return math.Min(1, curve.delta(eps)), nil
 	}
-	err = eachRemoval(p, guess, func(c *pld.Composed) { delta = math.Max(delta, c.Delta(eps)) })
+	err = eachRemoval(p, guess, func(c ordered) { delta = math.Max(delta, c.Delta(eps)) })
 	return delta, err
 }
 
@@ -138,7 +138,7 @@ func removalCurve(p part, delta float64) (*curve, error) {
 }
 
 // eachRemoval composes the pairs of both orders, sharp at delta.
-func eachRemoval(p part, delta float64, use func(*pld.Composed)) error {
+func eachRemoval(p part, delta float64, use func(ordered)) error {
 	pairs, err := removalPairs(p, math.Max(1e-290, dropShare*delta/4/float64(p.times)))
 	if err != nil {
 		return err
@@ -163,8 +163,39 @@ func removalPairs(p part, spare float64) (pairs [2]dp.Directed, err error) {
 	return [2]dp.Directed{pld.TruncateDirected(present, spare), pld.TruncateDirected(absent, spare)}, nil
 }
 
+// ordered is the composition of one order of the neighbours. Its losses may be so small that no δ is reached where the
+// composition tells them apart: but none exceeds most.
+type ordered struct {
+	*pld.Composed
+	most    float64 // the largest finite loss of all rounds together
+	dropped float64 // probability of an infinite loss, at most
+}
+
+func (o ordered) Epsilon(delta float64) float64 {
+	eps := o.Composed.Epsilon(delta)
+	if o.dropped <= delta {
+		eps = math.Min(eps, o.most)
+	}
+	return eps
+}
+
+func (o ordered) Delta(eps float64) float64 {
+	delta := o.Composed.Delta(eps)
+	if eps >= o.most {
+		delta = math.Min(delta, o.dropped)
+	}
+	return delta
+}
+
+// inOrder makes a composition one of an order: of so many rounds, with the largest finite loss and the probability of an
+// infinite one in each.
+func inOrder(c *pld.Composed, rounds int64, high, dropped float64) ordered {
+	times := float64(rounds) * (1 + 1e-12)
+	return ordered{c, times * high, math.Min(1, times*dropped)}
+}
+
 // composeDirected composes a directed pair, sharp at delta.
-func composeDirected(pair dp.Directed, rounds int64, delta float64) (*pld.Composed, error) {
+func composeDirected(pair dp.Directed, rounds int64, delta float64) (c ordered, err error) {
 	// Few rounds have no normal law that would smooth a coarse grid.
 	fraction := .01
 	if rounds > 1e4 {
@@ -172,15 +203,17 @@ func composeDirected(pair dp.Directed, rounds int64, delta float64) (*pld.Compos
 	}
 	step, tilt, err := directedGrid(pair, rounds, delta, fraction)
 	if err != nil {
-		return nil, err
+		return c, err
 	}
 	for top := topLoss(pair); ; step *= 2 {
 		loss, err := pld.Direct(pair, step)
 		if err != nil {
-			return nil, err
+			return c, err
 		}
-		c, err := pld.Compose([]pld.Part{{Loss: loss, Times: rounds}}, tilt)
-		if err == nil || step > top/16 {
+		composed, err := pld.Compose([]pld.Part{{Loss: loss, Times: rounds}}, tilt)
+		if err == nil {
+			return inOrder(composed, rounds, highLoss(pair), pair.Dropped), nil
+		} else if step > top/16 {
 			return c, err
 		}
 	}
@@ -192,6 +225,14 @@ func topLoss(pair dp.Directed) (top float64) {
 		top = math.Max(top, math.Abs(a.Loss))
 	}
 	return top
+}
+
+// highLoss returns the largest loss of a pair, at least 0.
+func highLoss(pair dp.Directed) (high float64) {
+	for _, a := range pair.Atoms {
+		high = math.Max(high, a.Loss)
+	}
+	return high
 }
 
 // directedGrid chooses a grid and a tilt for a composition that is sharp at delta. The step is about that
@@ -219,11 +260,7 @@ func directedGrid(pair dp.Directed, rounds int64, delta, fraction float64) (step
 		return times * math.Max(0, k)
 	})
 	// e^{tL} must stay in range where L is large, and next to nothing where −L is.
-	var most float64
-	for _, a := range pair.Atoms {
-		most = math.Max(most, a.Loss)
-	}
-	tilt = math.Min(tilt, math.Min(200/most, 800/top))
+	tilt = math.Min(tilt, math.Min(200/highLoss(pair), 800/top))
 	_, variance := tilted(tilt)
 	return gridStep(math.Max(math.Min(top/16, fraction*math.Sqrt(variance)), top/(1<<20))), tilt, nil
 }
