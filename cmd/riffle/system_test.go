@@ -784,10 +784,20 @@ func TestDemo(t *testing.T) {
 			}
 			_ = cmd.Wait()
 			l := operate.Loopback{Dir: out}
+			said := map[string]string{}
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Logf("of the killed demo's stores: %q", said)
+				}
+			})
 			until(t, "the processes of a killed demo end", func() bool {
-				code, _, _ := outcome(t, "fsck", "coordinator", "--config", l.Config("coordinator"))
-				other, _, _ := outcome(t, "fsck", "shuffler", "--config", l.Config("shuffler"))
-				return code == exitDone && other == exitDone
+				done := true
+				for _, role := range []string{"coordinator", "shuffler"} {
+					code, out, text := outcome(t, "fsck", role, "--config", l.Config(role))
+					said[role] = out + text
+					done = done && code == exitDone
+				}
+				return done
 			})
 			socket := filepath.Join(out, "coordinator", "coordinator.sock")
 			if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) { // of the killed one
