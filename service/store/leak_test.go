@@ -2,8 +2,11 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 )
 
@@ -30,6 +33,76 @@ func TestCutObjectLeavesNothing(t *testing.T) {
 	is(t, err, ErrNotFound)
 	closed(t, s)
 	goleak.VerifyNone(t)
+}
+
+// An object whose write is cut short at any time can be read: it is what it was, or what was written. What the write
+// leaves is dropped by the next that opens the store.
+func TestCutObjectIsWhole(t *testing.T) {
+	c := config(t.TempDir())
+	must(t, Init(t.Context(), c))
+	s, err := Open(t.Context(), c)
+	must(t, err)
+	begun := time.Now()
+	must(t, s.PutObject(t.Context(), "cut", []byte("0")))
+	took := time.Since(begun)
+	last, cut, kept := "0", 0, 0
+	for i := 1; i <= 300; i++ {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%30)*took/20)
+		text := fmt.Sprint(i)
+		err := s.PutObject(ctx, "cut", []byte(text))
+		cancel()
+		b, readErr := s.GetObject(t.Context(), "cut")
+		must(t, readErr)
+		switch got := string(b); {
+		case got == text:
+			if last = text; err != nil {
+				kept++
+			}
+		case err == nil || got != last:
+			t.Fatalf("write %d: %v, then the object is %q, before %q", i, err, got, last)
+		default:
+			cut++
+		}
+	}
+	t.Logf("%d writes had no effect, %d had one and were not acknowledged", cut, kept)
+	if cut == 0 {
+		t.Error("no write was cut short")
+	}
+	closed(t, s)
+	s, err = Open(t.Context(), c)
+	must(t, err)
+	b, err := s.GetObject(t.Context(), "cut")
+	must(t, err)
+	if string(b) != last {
+		t.Errorf("after another start the object is %q, before %q", b, last)
+	}
+	h, err := s.fixed(t.Context(), s.objectsName())
+	must(t, err)
+	info, err := h.Info(t.Context(), jetstream.WithSubjectFilter(s.chunkSubject("*")))
+	must(t, err)
+	if len(info.State.Subjects) != 1 {
+		t.Errorf("chunks of %d objects are left, of one there is an entry", len(info.State.Subjects))
+	}
+	closed(t, s)
+}
+
+// An object whose content is gone is damaged: the store answers.
+func TestTornObject(t *testing.T) {
+	s := fresh(t)
+	must(t, s.PutObject(t.Context(), "torn", []byte("content")))
+	o, err := s.objects(t.Context())
+	must(t, err)
+	info, err := o.GetInfo(t.Context(), "torn")
+	must(t, err)
+	s.purgeChunks(t.Context(), info.NUID)
+	_, err = s.GetObject(t.Context(), "torn")
+	is(t, err, ErrDamaged)
+	must(t, s.PutObject(t.Context(), "torn", []byte("again")))
+	b, err := s.GetObject(t.Context(), "torn")
+	must(t, err)
+	if string(b) != "again" {
+		t.Errorf("written again it is %q", b)
+	}
 }
 
 // A store that is closed right after a write is left by everything that the

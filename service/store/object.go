@@ -70,8 +70,9 @@ func (s *Store) putObject(ctx context.Context, name string, r io.Reader) (_ obje
 	}
 	info := jetstream.ObjectInfo{Bucket: s.config.Domain, NUID: randomID(),
 		ObjectMeta: jetstream.ObjectMeta{Name: name, Opts: &jetstream.ObjectMetaOptions{ChunkSize: MaxBlock}}}
+	named := false // an entry names the chunks, or may
 	defer func() {
-		if err != nil && info.Chunks > 0 {
+		if err != nil && info.Chunks > 0 && !named {
 			s.purgeChunks(ctx, info.NUID)
 		}
 	}()
@@ -101,6 +102,10 @@ func (s *Store) putObject(ctx context.Context, name string, r io.Reader) (_ obje
 		return object{}, fmt.Errorf("store: object %s: %w", name, err)
 	}
 	if err := s.publishObject(ctx, m); err != nil {
+		// Unless the server has refused it, the entry may be stored: its answer was not awaited, or was lost. Without its
+		// chunks the object could not be read. If it is not stored, the next Open drops them.
+		var refused *jetstream.APIError
+		named = !errors.As(err, &refused) && !errors.Is(err, ErrFull) && !errors.Is(err, ErrTooLarge)
 		return object{}, err
 	}
 	if old != nil && !old.Deleted {
@@ -129,6 +134,40 @@ func (s *Store) purgeChunks(ctx context.Context, chunks string) {
 	if h, err := s.fixed(ctx, s.objectsName()); err == nil {
 		h.Purge(ctx, jetstream.WithPurgeSubject(s.chunkSubject(chunks)))
 	}
+}
+
+// dropChunks frees the space of chunks that no entry names: of writes that were cut short. Nobody else may write. What
+// cannot be dropped now is left for the next time.
+func (s *Store) dropChunks(ctx context.Context) error {
+	o, err := s.objects(ctx)
+	if errors.Is(err, ErrNotFound) {
+		return nil // a store that is being filled
+	}
+	if err != nil {
+		return err
+	}
+	list, err := o.List(ctx)
+	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
+		return s.fail("list objects", err)
+	}
+	named := map[string]bool{}
+	for _, i := range list {
+		named[s.chunkSubject(i.NUID)] = true
+	}
+	h, err := s.fixed(ctx, s.objectsName())
+	if err != nil {
+		return err
+	}
+	info, err := h.Info(ctx, jetstream.WithSubjectFilter(s.chunkSubject("*")))
+	if err != nil {
+		return s.fail("list objects", err)
+	}
+	for subject := range info.State.Subjects {
+		if !named[subject] && h.Purge(ctx, jetstream.WithPurgeSubject(subject)) != nil {
+			break
+		}
+	}
+	return nil
 }
 
 // GetObject returns an object whose digest it has checked, or ErrNotFound. The caller owns the bytes.
@@ -162,6 +201,9 @@ func (s *Store) copyObject(ctx context.Context, w io.Writer, name string) error 
 	n, err := io.Copy(w, r)
 	err = errors.Join(err, r.Error(), r.Close())
 	if err != nil {
+		if s.torn(ctx, o, name) {
+			return fmt.Errorf("store: object %s: %w: its content is gone", name, ErrDamaged)
+		}
 		return s.fail("object "+name, err)
 	}
 	info, err := r.Info()
@@ -172,6 +214,20 @@ func (s *Store) copyObject(ctx context.Context, w io.Writer, name string) error 
 		return fmt.Errorf("store: object %s: %d of %d bytes", name, n, info.Size)
 	}
 	return nil
+}
+
+// torn says whether an entry's chunks are gone, as versions before 2026-12 could leave one whose write was cut short.
+func (s *Store) torn(ctx context.Context, o jetstream.ObjectStore, name string) bool {
+	info, err := o.GetInfo(ctx, name)
+	if err != nil || info.Chunks == 0 {
+		return false
+	}
+	h, err := s.fixed(ctx, s.objectsName())
+	if err != nil {
+		return false
+	}
+	_, err = h.GetLastMsgForSubject(ctx, s.chunkSubject(info.NUID))
+	return errors.Is(err, jetstream.ErrMsgNotFound)
 }
 
 // deleteObject removes an object. Its space is reused later.

@@ -278,7 +278,9 @@ func open(ctx context.Context, c Config) (*Store, error) {
 		err = m.belongs(c, s.where())
 	}
 	if err == nil && s.server != nil {
-		err = s.finishErasures(ctx)
+		if err = s.finishErasures(ctx); err == nil {
+			err = s.dropChunks(ctx)
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
