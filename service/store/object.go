@@ -101,11 +101,10 @@ func (s *Store) putObject(ctx context.Context, name string, r io.Reader) (_ obje
 	if m.Data, err = json.Marshal(info); err != nil {
 		return object{}, fmt.Errorf("store: object %s: %w", name, err)
 	}
+	// From here on the entry may be stored, whatever the error is: an answer was not awaited or lost, or is of another try.
+	// Without its chunks the object could not be read. If it is not stored, the next Open drops them.
+	named = true
 	if err := s.publishObject(ctx, m); err != nil {
-		// Unless the server has refused it, the entry may be stored: its answer was not awaited, or was lost. Without its
-		// chunks the object could not be read. If it is not stored, the next Open drops them.
-		var refused *jetstream.APIError
-		named = !errors.As(err, &refused) && !errors.Is(err, ErrFull) && !errors.Is(err, ErrTooLarge)
 		return object{}, err
 	}
 	if old != nil && !old.Deleted {
@@ -139,8 +138,10 @@ func (s *Store) purgeChunks(ctx context.Context, chunks string) {
 // dropChunks frees the space of chunks that no entry names: of writes that were cut short. Nobody else may write. What
 // cannot be dropped now is left for the next time.
 func (s *Store) dropChunks(ctx context.Context) error {
+	ctx, cancel := s.patience(ctx)
+	defer cancel()
 	o, err := s.objects(ctx)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, ErrNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) {
 		return nil // a store that is being filled
 	}
 	if err != nil {
