@@ -62,7 +62,8 @@ func certifyRemoval(d *certificate.Document, q Query, p part) error {
 		if err != nil {
 			return err
 		}
-		c, err := pld.Compose([]pld.Part{{Loss: loss, Times: p.times}}, tilts[i])
+		// A grid may be much coarser than its pair, and a certificate takes tilts up to 1,000 by the largest loss.
+		c, err := pld.Compose([]pld.Part{{Loss: loss, Times: p.times}}, math.Min(tilts[i], 800/(topLoss(pair)+2*step)))
 		if err != nil {
 			return err
 		}

@@ -119,7 +119,7 @@ func (r *runner) complete() string {
 // the next that is not void, so a task with void rounds may have had all that its budget was made for.
 func (r *runner) spent(err error) (state, why string) {
 	if n, t := r.record.Counts, r.task; t.Every > 0 && r.record.Round >= t.Rounds && errors.Is(err, ledger.ErrBudget) {
-		return Done, fmt.Sprintf("%d of %d rounds were run; %d void ones count, too, as noise is correlated: %v", n.Released+n.Failed, t.Rounds, n.Void, err)
+		return Done, fmt.Sprintf("%d of %d rounds were run, and %d void; where noise is correlated these count: %v", n.Released+n.Failed, t.Rounds, n.Void, err)
 	}
 	return Refused, err.Error()
 }

@@ -283,7 +283,7 @@ func TestBudgetEndsWithVoidRounds(t *testing.T) {
 		if s.State != c.state || s.Released != c.released || s.Void != int64(len(c.rounds)) {
 			t.Errorf("%+v: %+v", c, s)
 		}
-		if c.released < 5 && (!strings.Contains(s.Why, ledger.ErrBudget.Error()) || (c.state == Done) != strings.Contains(s.Why, fmt.Sprintf("%d of 5 rounds were run; %d void", c.released, len(c.rounds)))) {
+		if c.released < 5 && (!strings.Contains(s.Why, ledger.ErrBudget.Error()) || (c.state == Done) != strings.Contains(s.Why, fmt.Sprintf("%d of 5 rounds were run, and %d void;", c.released, len(c.rounds)))) {
 			t.Errorf("%+v: ended because %q", c, s.Why)
 		}
 		if again := w.run(); again.State != s.State || again.Why != s.Why || again.Model != s.Model {

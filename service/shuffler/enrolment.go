@@ -29,7 +29,7 @@ type signedEnrolment struct {
 func (s *Service) enrol(ctx context.Context, now time.Time) error {
 	for range 100 {
 		// If its clients are not there, the roster is fetched again.
-		if err := gone(s.readRoster(ctx)); err != nil {
+		if err := s.readRoster(ctx); err != nil && !lost(err) {
 			return err
 		}
 		members := s.members()

@@ -349,6 +349,11 @@ func (s *Service) deleteStreams(ctx context.Context, prefix string, except ...st
 	return nil
 }
 
+// lost says whether err says that an object is not there, or not its content.
+func lost(err error) bool {
+	return errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrDamaged)
+}
+
 // gone returns err, or nil if err says that the thing is not there.
 func gone(err error) error {
 	if errors.Is(err, store.ErrNotFound) {

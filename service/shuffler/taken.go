@@ -136,11 +136,11 @@ func (s *Service) countTaken(ctx context.Context, name string, ann wire.Announce
 	missing := ""
 	for range 100 {
 		l, have, revision, err := s.loadTaken(ctx)
-		if errors.Is(err, store.ErrNotFound) && have.Object != missing {
+		if lost(err) && have.Object != missing {
 			missing = have.Object
 			continue // another process may have replaced the counts meanwhile
 		}
-		if errors.Is(err, store.ErrNotFound) {
+		if lost(err) {
 			s.config.Log.Warn("the counts of the clients' messages are lost: they begin anew")
 			l, err = nil, nil
 		}

@@ -2,11 +2,15 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 )
@@ -87,6 +91,65 @@ func TestCutObjectIsWhole(t *testing.T) {
 	must(t, err)
 	if len(info.State.Subjects) != 1 {
 		t.Errorf("chunks of %d objects are left, of one there is an entry", len(info.State.Subjects))
+	}
+	closed(t, s)
+}
+
+// The next that opens a store drops what a deletion that was cut short has left, and nothing at all if it cannot read
+// every entry: one of those may name it.
+func TestNothingNamedIsDropped(t *testing.T) {
+	c := config(t.TempDir())
+	must(t, Init(t.Context(), c))
+	s, err := Open(t.Context(), c)
+	must(t, err)
+	left := func() (chunks []string) {
+		h, err := s.fixed(t.Context(), s.objectsName())
+		must(t, err)
+		info, err := h.Info(t.Context(), jetstream.WithSubjectFilter(s.chunkSubject("*")))
+		must(t, err)
+		return slices.Sorted(maps.Keys(info.State.Subjects))
+	}
+	entry := func(name string) jetstream.ObjectInfo {
+		o, err := s.objects(t.Context())
+		must(t, err)
+		info, err := o.GetInfo(t.Context(), name)
+		must(t, err)
+		return *info
+	}
+	write := func(name string, data []byte) {
+		m := &nats.Msg{Subject: s.entrySubject(name), Data: data, Header: nats.Header{}}
+		m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
+		must(t, s.publishObject(t.Context(), m))
+	}
+	again := func() {
+		closed(t, s)
+		s, err = Open(t.Context(), c)
+		must(t, err)
+	}
+	must(t, s.PutObject(t.Context(), "kept", []byte("kept")))
+	must(t, s.PutObject(t.Context(), "deleted", []byte("deleted")))
+	must(t, s.PutObject(t.Context(), "junk", []byte("junk")))
+	all := left()
+	good, err := json.Marshal(entry("junk"))
+	must(t, err)
+	gone := entry("deleted")
+	gone.Deleted = true
+	b, err := json.Marshal(gone)
+	must(t, err)
+	write("deleted", b)
+	write("junk", []byte("{"))
+	if again(); !slices.Equal(left(), all) {
+		t.Errorf("with an entry that cannot be read %v are left of %v", left(), all)
+	}
+	write("junk", good)
+	again()
+	if n := len(left()); n != 2 || slices.Contains(left(), s.chunkSubject(gone.NUID)) {
+		t.Errorf("%v are left of %v, of which that of a deleted object is to go", left(), all)
+	}
+	for _, name := range []string{"kept", "junk"} {
+		if b, err := s.GetObject(t.Context(), name); err != nil || string(b) != name {
+			t.Errorf("%s: %q, %v", name, b, err)
+		}
 	}
 	closed(t, s)
 }

@@ -60,7 +60,8 @@ func (s *Store) appendEntry(ctx context.Context, expectLast uint64, data []byte)
 	return seq, err
 }
 
-// Entries yields all entries in order. It stops at an error; a missing entry is an error.
+// Entries yields all entries in order. It stops at an error; a missing entry is an error. What it has yielded is durable
+// once it ends, also an entry whose writer was told nothing.
 func (s *Store) Entries(ctx context.Context) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		info, err := s.ledgerInfo(ctx)
@@ -84,6 +85,10 @@ func (s *Store) Entries(ctx context.Context) iter.Seq2[Message, error] {
 		}
 		if next <= info.last {
 			yield(Message{}, fmt.Errorf("store: ledger ends at entry %d of %d", next-1, info.last))
+			return
+		}
+		if err := s.settle(s.ledgerName()); err != nil {
+			yield(Message{}, err)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -96,7 +97,7 @@ func (s *Store) putObject(ctx context.Context, name string, r io.Reader) (_ obje
 		}
 	}
 	info.Digest = jetstream.GetObjectDigestValue(digest)
-	m := &nats.Msg{Subject: "$O." + s.config.Domain + ".M." + base64.URLEncoding.EncodeToString([]byte(name)), Header: nats.Header{}}
+	m := &nats.Msg{Subject: s.entrySubject(name), Header: nats.Header{}}
 	m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
 	if m.Data, err = json.Marshal(info); err != nil {
 		return object{}, fmt.Errorf("store: object %s: %w", name, err)
@@ -115,6 +116,10 @@ func (s *Store) putObject(ctx context.Context, name string, r io.Reader) (_ obje
 
 func (s *Store) objectsName() string               { return "OBJ_" + s.config.Domain }
 func (s *Store) chunkSubject(chunks string) string { return "$O." + s.config.Domain + ".C." + chunks }
+
+func (s *Store) entrySubject(name string) string {
+	return "$O." + s.config.Domain + ".M." + base64.URLEncoding.EncodeToString([]byte(name))
+}
 
 func (s *Store) publishObject(ctx context.Context, m *nats.Msg) error {
 	if m.Header == nil {
@@ -135,40 +140,50 @@ func (s *Store) purgeChunks(ctx context.Context, chunks string) {
 	}
 }
 
-// dropChunks frees the space of chunks that no entry names: of writes that were cut short. Nobody else may write. What
-// cannot be dropped now is left for the next time.
-func (s *Store) dropChunks(ctx context.Context) error {
+// dropChunks frees the space of chunks that no entry names: of writes and deletions that were cut short. Nobody else may
+// write. It needs to have seen every entry; what cannot be dropped now is left for the next time.
+func (s *Store) dropChunks(ctx context.Context) {
 	ctx, cancel := s.patience(ctx)
 	defer cancel()
 	o, err := s.objects(ctx)
-	if errors.Is(err, ErrNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) {
-		return nil // a store that is being filled
-	}
 	if err != nil {
-		return err
+		return
 	}
-	list, err := o.List(ctx)
+	list, err := o.List(ctx, jetstream.ListObjectsShowDeleted())
 	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
-		return s.fail("list objects", err)
+		return
 	}
 	named := map[string]bool{}
 	for _, i := range list {
-		named[s.chunkSubject(i.NUID)] = true
+		if !i.Deleted {
+			named[s.chunkSubject(i.NUID)] = true
+		}
 	}
 	h, err := s.fixed(ctx, s.objectsName())
 	if err != nil {
-		return err
+		return
 	}
-	info, err := h.Info(ctx, jetstream.WithSubjectFilter(s.chunkSubject("*")))
+	info, err := h.Info(ctx, jetstream.WithSubjectFilter("$O."+s.config.Domain+".>"))
 	if err != nil {
-		return s.fail("list objects", err)
+		return
 	}
+	entries, unnamed := 0, []string(nil)
 	for subject := range info.State.Subjects {
-		if !named[subject] && h.Purge(ctx, jetstream.WithPurgeSubject(subject)) != nil {
-			break
+		switch {
+		case strings.HasPrefix(subject, s.entrySubject("")):
+			entries++
+		case !named[subject]:
+			unnamed = append(unnamed, subject)
 		}
 	}
-	return nil
+	if entries != len(list) { // the list may end early, and leaves out what it cannot read
+		return
+	}
+	for _, subject := range unnamed {
+		if h.Purge(ctx, jetstream.WithPurgeSubject(subject)) != nil {
+			return
+		}
+	}
 }
 
 // GetObject returns an object whose digest it has checked, or ErrNotFound. The caller owns the bytes.
@@ -217,7 +232,7 @@ func (s *Store) copyObject(ctx context.Context, w io.Writer, name string) error 
 	return nil
 }
 
-// torn says whether an entry's chunks are gone, as versions before 2026-12 could leave one whose write was cut short.
+// torn says whether an entry's chunks are gone: an earlier version could leave an entry so if its write was cut short.
 func (s *Store) torn(ctx context.Context, o jetstream.ObjectStore, name string) bool {
 	info, err := o.GetInfo(ctx, name)
 	if err != nil || info.Chunks == 0 {

@@ -39,6 +39,9 @@ func (s *Store) putSecret(ctx context.Context, name string, value []byte) error 
 	}
 	_, err = s.publish(ctx, write{stream: c.Name, msg: &nats.Msg{Subject: s.secretSubject(name), Data: value}, expect: lastOfStream})
 	if errors.Is(err, ErrConflict) {
+		if err := s.settle(c.Name); err != nil { // of a write that was cut short, perhaps
+			return err
+		}
 		return fmt.Errorf("store: secret %s: %w", name, ErrExists)
 	}
 	return err

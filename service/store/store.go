@@ -252,6 +252,9 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if err := s.marker().usable(s.where()); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	if s.server != nil {
+		s.dropChunks(ctx)
+	}
 	return s, nil
 }
 
@@ -278,9 +281,7 @@ func open(ctx context.Context, c Config) (*Store, error) {
 		err = m.belongs(c, s.where())
 	}
 	if err == nil && s.server != nil {
-		if err = s.finishErasures(ctx); err == nil {
-			err = s.dropChunks(ctx)
-		}
+		err = s.finishErasures(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())

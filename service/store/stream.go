@@ -122,7 +122,13 @@ func (s *Store) newStream(ctx context.Context, jc jetstream.StreamConfig) error 
 	jc.Metadata["riffle-creation"] = randomID()
 	_, err := retry(ctx, s, func(ctx context.Context) (jetstream.Stream, error) { return s.js.CreateStream(ctx, jc) })
 	if err != nil {
-		return s.fail("create stream "+jc.Name, err)
+		err = s.fail("create stream "+jc.Name, err)
+		if errors.Is(err, ErrExists) { // by a creation that was cut short, perhaps: whoever asked relies on the stream
+			if unsettled := s.settleStream(jc.Name); unsettled != nil {
+				return unsettled
+			}
+		}
+		return err
 	}
 	if s.server != nil {
 		if err := s.endRemoval(jc.Name); err != nil {
