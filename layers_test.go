@@ -80,7 +80,7 @@ var limited = map[string][]string{
 	"github.com/cloudflare/circl/simd/keccakf1600": {"mechanism/vecsum/pine"},
 	// Browsers are for tests, and so is what imports testing.
 	"github.com/chromedp/chromedp": {"internal/browsertest"},
-	"testing":                      {"internal/browsertest", "internal/golden", "internal/longtest", "internal/netlab", "learn/external/externaltest"},
+	"testing":                      {"internal/browsertest", "internal/golden", "internal/longtest", "internal/memnet", "internal/netlab", "learn/external/externaltest"},
 	"github.com/riffle-dp/riffle/internal/golden": {},
 	// The broker is one package's business.
 	"github.com/nats-io/nats-server/v2/server": {"service/store", "service/store/natstest"},

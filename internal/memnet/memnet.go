@@ -1,0 +1,148 @@
+// Package memnet is, for tests, a network in memory. Its connections are net.Pipe's, which a
+// testing/synctest bubble counts as blocked while nothing comes, so that hours of polls and
+// deadlines pass at once. Listeners have addresses of this machine, which no other process can reach.
+package memnet
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// Network connects the listeners of one test. Make it inside the bubble that uses it.
+type Network struct {
+	mu        sync.Mutex
+	next      int
+	listeners map[string]*listener
+}
+
+// New makes a network without listeners.
+func New() *Network { return &Network{next: 1023, listeners: map[string]*listener{}} }
+
+// port returns an address that the network has not given before.
+func (n *Network) port() *net.TCPAddr {
+	n.next++
+	return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: n.next}
+}
+
+// Listen returns a listener at an address of its own.
+func (n *Network) Listen() net.Listener {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.listen(n.port())
+}
+
+// ListenAt returns a listener at an address that Listen has given before and whose listener is
+// closed: a server that starts again.
+func (n *Network) ListenAt(address net.Addr) (net.Listener, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.listeners[address.String()] != nil {
+		return nil, fmt.Errorf("memnet: %s: %w", address, syscall.EADDRINUSE)
+	}
+	return n.listen(address.(*net.TCPAddr)), nil
+}
+
+func (n *Network) listen(address *net.TCPAddr) *listener {
+	l := &listener{n, address, make(chan net.Conn), make(chan struct{})}
+	n.listeners[address.String()] = l
+	return l
+}
+
+// DialContext connects to the listener at an address. Like TCP it refuses where nobody listens.
+func (n *Network) DialContext(ctx context.Context, _, address string) (net.Conn, error) {
+	n.mu.Lock()
+	l, from := n.listeners[address], n.port()
+	n.mu.Unlock()
+	refused := &net.OpError{Op: "dial", Net: "tcp", Addr: from, Err: syscall.ECONNREFUSED}
+	if l == nil {
+		return nil, refused
+	}
+	near, far := net.Pipe()
+	select {
+	case l.waiting <- conn{far, l.address, from}:
+		return conn{near, from, l.address}, nil
+	case <-l.closed:
+		return nil, refused
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Client returns a client for plain HTTP on this network. Its connections close with the test.
+func (n *Network) Client(t testing.TB) *http.Client {
+	transport := &http.Transport{DialContext: n.DialContext}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// Serve serves HTTP until the test ends.
+func (n *Network) Serve(t testing.TB, h http.Handler) *httptest.Server {
+	s := n.server(t, h)
+	s.Start()
+	n.finish(t, s)
+	return s
+}
+
+// ServeTLS serves HTTPS until the test ends, with the certificate of net/http/httptest.
+func (n *Network) ServeTLS(t testing.TB, h http.Handler) *httptest.Server {
+	s := n.server(t, h)
+	s.StartTLS()
+	n.finish(t, s)
+	return s
+}
+
+func (n *Network) server(t testing.TB, h http.Handler) *httptest.Server {
+	s := httptest.NewUnstartedServer(h)
+	s.Listener.Close() // the one on a real port
+	s.Listener = n.Listen()
+	return s
+}
+
+// finish lets a server's own client dial here.
+func (n *Network) finish(t testing.TB, s *httptest.Server) {
+	t.Cleanup(s.Close)
+	s.Client().Transport.(*http.Transport).DialContext = n.DialContext
+}
+
+type listener struct {
+	network *Network
+	address *net.TCPAddr
+	waiting chan net.Conn
+	closed  chan struct{}
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.waiting:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *listener) Close() error {
+	l.network.mu.Lock()
+	defer l.network.mu.Unlock()
+	if l.network.listeners[l.address.String()] == l {
+		delete(l.network.listeners, l.address.String())
+		close(l.closed)
+	}
+	return nil
+}
+
+func (l *listener) Addr() net.Addr { return l.address }
+
+// conn is an end of a pipe that has addresses.
+type conn struct {
+	net.Conn
+	local, remote *net.TCPAddr
+}
+
+func (c conn) LocalAddr() net.Addr  { return c.local }
+func (c conn) RemoteAddr() net.Addr { return c.remote }
