@@ -262,7 +262,7 @@ func (t *recorded) replay(ctx context.Context, task setup, limit ledger.Config, 
 		return nil, fmt.Errorf("operate: the rounds charge %d entries, the ledger has %d", len(have), len(entries))
 	}
 	for i := range have {
-		if !entries[i].Pays(have[i]) {
+		if entries[i] != have[i] {
 			return nil, fmt.Errorf("operate: entry %d: the rounds charge %+v, the ledger has %+v", i+1, have[i], entries[i])
 		}
 	}
