@@ -24,7 +24,6 @@ func TestCertificatesByOwnLaw(t *testing.T) {
 	steps := dp.NewSteps(2, []float64{.3, .1}, 1e-3)
 	eps0 := math.Log(5) + 2e-3
 	fewer := change{"fewer clients", func(d *certificate.Document) { d.Query.N-- }}
-	hidden := change{"version", func(d *certificate.Document) { d.Version = 1 }}
 	for _, c := range []struct {
 		name    string
 		q       account.Query
@@ -33,7 +32,7 @@ func TestCertificatesByOwnLaw(t *testing.T) {
 		slow    bool // the checker takes seconds
 	}{
 		{"tv", account.Query{Participation: dp.All, TV: .07, Eps0: 2, Population: 6, Rounds: 2, Eps: .8, AskDelta: true}, certificate.TVPLD, []change{
-			fewer, hidden,
+			fewer,
 			{"tv", func(d *certificate.Document) { d.Query.TV *= 1.01 }},
 			{"eps0", func(d *certificate.Document) { d.Query.Eps0 *= 1.01 }},
 			{"a colluder", func(d *certificate.Document) { d.Query.Colluders = 1 }},
@@ -59,13 +58,12 @@ func TestCertificatesByOwnLaw(t *testing.T) {
 			{"gamma", func(d *certificate.Document) { d.Query.Gamma = .53 }},
 			{"eps0", func(d *certificate.Document) { d.Query.Eps0 = math.Log(4.9) }}}, true},
 		{"k hidden", account.Query{Participation: dp.CheckIn, Eps0: 2, Population: 20, Gamma: .5, HiddenReports: true, Rounds: 2, Eps: 1, AskDelta: true}, certificate.BlanketPLD, []change{
-			fewer, hidden, {"colluders", func(d *certificate.Document) { d.Query.Colluders = 1 }}}, false},
+			fewer, {"colluders", func(d *certificate.Document) { d.Query.Colluders = 1 }}}, false},
 		{"colluders", account.Query{Participation: dp.Sampled, Eps0: 2, Population: 60, Reports: 20, Colluders: 10, Rounds: 5, Delta: 1e-3}, certificate.BlanketPLD, []change{
 			{"colluders", func(d *certificate.Document) { d.Query.Colluders++ }}}, false},
 		{"colluders drawn, drop-outs", account.Query{Participation: dp.Sampled, Eps0: 2, Population: 600, Reports: 300, Colluders: 200, Dropout: .3, Rounds: 5, Delta: 1e-4}, certificate.BlanketPLD, []change{
 			{"colluders", func(d *certificate.Document) { d.Query.Colluders += 4 }},
-			{"an order of blocks", func(d *certificate.Document) { d.Round.Drawn[1], d.Round.Drawn[2] = d.Round.Drawn[2], d.Round.Drawn[1] }},
-			{"version", func(d *certificate.Document) { d.Version = 2 }}}, true},
+			{"an order of blocks", func(d *certificate.Document) { d.Round.Drawn[1], d.Round.Drawn[2] = d.Round.Drawn[2], d.Round.Drawn[1] }}}, true},
 		{"colluders drawn, drop-outs, cap", account.Query{Participation: dp.Sampled, Class: dp.Cap, TV: .06, Eps0: 2, Population: 90, Reports: 50, Colluders: 20, Dropout: .2, Rounds: 2, Eps: .4, AskDelta: true}, certificate.CapPLD, []change{
 			{"drop-outs", func(d *certificate.Document) { d.Query.Dropout = .1 }}}, true},
 		{"pure, colluders", account.Query{Participation: dp.Sampled, Eps0: 2, Population: 60, Reports: 20, Colluders: 10, Rounds: 5, Delta: 1e-3}, certificate.Basic, []change{
@@ -84,12 +82,8 @@ func TestCertificatesByOwnLaw(t *testing.T) {
 				method = "" // the tightest of them
 			}
 			honest := clone(t, write(t, c.q, method))
-			version := 2
-			if c.q.Dropout > 0 {
-				version = 3
-			}
-			if honest.Claim.Method != c.method || honest.Version != version {
-				t.Fatalf("version %d, method %s", honest.Version, honest.Claim.Method)
+			if honest.Claim.Method != c.method {
+				t.Fatalf("method %s", honest.Claim.Method)
 			}
 			v, err := honest.Verify(context.Background())
 			if err != nil {

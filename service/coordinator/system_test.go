@@ -249,7 +249,7 @@ func (s *system) take(a wire.Announcement) {
 			}
 		}
 		r := s.report(a.Round, int64(i), a.ModelDigest, 0)
-		out := wire.Report{Announcement: digest, Client: id, Several: a.PerClient() > 1}
+		out := wire.Report{Announcement: digest, Client: id}
 		rand.Read(out.ID[:])
 		var part, share []byte
 		var err error
@@ -288,7 +288,7 @@ func (s *system) take(a wire.Announcement) {
 			}
 		}
 		wire.Authenticate(&out, s.session(key))
-		sealed, err := envelope.SealReport(s.seal.Keys[0], &out, nil)
+		sealed, err := envelope.SealReport(s.seal.Keys[0], &out, wire.ID{})
 		if err != nil {
 			s.t.Fatal(err)
 		}
