@@ -20,7 +20,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/memnet"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
@@ -148,7 +147,7 @@ func (w *world) config() client.JoinConfig {
 	}
 	return client.JoinConfig{Coordinator: w.servers[0].URL, Shuffler: w.servers[1].URL,
 		CoordinatorKey: w.coordinator.Public().(ed25519.PublicKey), ShufflerKey: w.operator.Public().(ed25519.PublicKey),
-		Roots: roots, Dial: w.network.DialContext, Directory: dir, Policy: policy(), Accountant: new(account.Accountant), Tasks: [][32]byte{wire.Digest(w.task)}, Spread: -1}
+		Roots: roots, Dial: w.network.DialContext, Directory: dir, Policy: policy(), Accountant: accountant, Tasks: [][32]byte{wire.Digest(w.task)}, Spread: -1}
 }
 
 // roundTime is how long a round lasts unless a test says otherwise.
