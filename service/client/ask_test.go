@@ -214,7 +214,7 @@ func (a answering) Ask(ctx context.Context, _ wire.Task, _ int64, theta []float3
 // However a source answers, the same requests of the same sizes leave the process, at times that do not
 // depend on it, and a report without an answer is one of a gradient of 0.
 func TestAnswersDoNotShow(t *testing.T) {
-	const answer = 20 * time.Second
+	const answer = 17 * time.Second // after which no poll ends
 	after := func(d time.Duration) func(context.Context, []float32) ([]float32, error) {
 		return func(_ context.Context, row []float32) ([]float32, error) {
 			time.Sleep(d)
