@@ -40,7 +40,7 @@ var inside = map[string][]string{
 	"page":      {"page/dashboard", "page/plan", "page/report", "page/third_party/uplot"},
 	"run":       {"run/train", "run/solve", "run/measure", "run/simulate", "run/setting"},
 	"paper":     {"paper/experiment", "paper/figures"},
-	"service": {"service/operate", "service/config", "service/load", "service/client", "service/shuffler", "service/registrar", "service/coordinator", "service/aggregator", "service/relay", "service/opener", "service/exchange", "service/batch", "service/sealed", "service/mark", "service/document",
+	"service": {"service/operate", "service/config", "service/load", "service/client", "service/shuffler", "service/registrar", "service/coordinator", "service/aggregator", "service/relay", "service/opener", "service/exchange", "service/batch", "service/sealed", "service/lab/memory", "service/mark", "service/document",
 		"service/endpoint", "service/store", "service/proto/riffle/operator/v1"},
 	"web":      {"web/generate", "web"},
 	"internal": {"internal/browsertest", "internal/longtest"},
@@ -278,6 +278,21 @@ func TestCertificatesAreCheckedApart(t *testing.T) {
 	}
 	if files == 0 {
 		t.Error("no package certificate")
+	}
+}
+
+// TestLabIsForTests holds that only tests import the roles' laboratory.
+func TestLabIsForTests(t *testing.T) {
+	lab := module + "/service/lab"
+	for _, s := range load(t) {
+		if strings.HasPrefix(s.pkg+"/", "service/lab/") {
+			continue
+		}
+		for _, i := range s.imports {
+			if strings.HasPrefix(i+"/", lab+"/") {
+				t.Errorf("%s imports %s, which is for tests", s.path, i)
+			}
+		}
 	}
 }
 

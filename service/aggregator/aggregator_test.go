@@ -8,19 +8,19 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"iter"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/memnet"
 	"github.com/riffle-dp/riffle/mechanism/rng"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/protocol/envelope"
@@ -29,120 +29,33 @@ import (
 	"github.com/riffle-dp/riffle/service/batch"
 	"github.com/riffle-dp/riffle/service/batch/batchtest"
 	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/lab/memory"
 	"github.com/riffle-dp/riffle/service/mark"
-	"github.com/riffle-dp/riffle/service/store"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-type memory struct {
-	mu       sync.Mutex
-	values   map[string][]byte
-	revision map[string]uint64
-	objects  map[string][]byte
-	entries  [][]byte
-}
-
-func newMemory() *memory {
-	return &memory{values: map[string][]byte{}, revision: map[string]uint64{}, objects: map[string][]byte{}}
-}
+func newMemory() *memory.Store { return &memory.Store{Disk: memory.NewDisk()} }
 
 // copied is a backup.
-func (m *memory) copied() *memory {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return &memory{values: maps.Clone(m.values), revision: maps.Clone(m.revision), objects: maps.Clone(m.objects), entries: slices.Clone(m.entries)}
-}
+func copied(s *memory.Store) *memory.Store { return &memory.Store{Disk: s.Copy()} }
 
-func (m *memory) Delete(_ context.Context, _ store.Kind, name string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.objects[name] == nil {
-		return store.ErrNotFound
-	}
-	delete(m.objects, name)
-	return nil
-}
-
-func (m *memory) List(_ context.Context, _ store.Kind, prefix string) (names []string, _ error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for name := range m.objects {
-		if strings.HasPrefix(name, prefix) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names, nil
-}
-
-func (m *memory) AppendEntry(_ context.Context, after uint64, data []byte) (uint64, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if uint64(len(m.entries)) != after {
-		return 0, store.ErrConflict
-	}
-	m.entries = append(m.entries, data)
-	return after + 1, nil
-}
-
-func (m *memory) Entries(context.Context) iter.Seq2[store.Message, error] {
-	return func(yield func(store.Message, error) bool) {
-		m.mu.Lock()
-		entries := slices.Clone(m.entries)
-		m.mu.Unlock()
-		for i, e := range entries {
-			if !yield(store.Message{Seq: uint64(i) + 1, Data: e}, nil) {
-				return
-			}
-		}
-	}
-}
-
-func (m *memory) Get(_ context.Context, key string) (store.Entry, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.values[key] == nil {
-		return store.Entry{}, store.ErrNotFound
-	}
-	return store.Entry{Key: key, Value: m.values[key], Revision: m.revision[key]}, nil
-}
-
-func (m *memory) Put(_ context.Context, key string, value []byte, revision uint64) (uint64, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.revision[key] != revision {
-		return 0, store.ErrConflict
-	}
-	m.values[key], m.revision[key] = value, revision+1
-	return revision + 1, nil
-}
-
-func (m *memory) PutObject(_ context.Context, name string, data []byte) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.objects[name] = data
-	return nil
-}
-
-func (m *memory) GetObject(_ context.Context, name string) ([]byte, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.objects[name] == nil {
-		return nil, store.ErrNotFound
-	}
-	return m.objects[name], nil
+// bubble runs a subtest in a bubble, where hours pass at once.
+func bubble(t *testing.T, name string, f func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }
 
 // world is one closed round of a vector sum.
 type world struct {
 	t      *testing.T
+	net    *memnet.Network
 	key    ed25519.PrivateKey
 	ring   *envelope.Keyring
 	sh     *batchtest.Shuffler
 	stop   func() // ends the work of the aggregator that was started last
 	server *httptest.Server
-	store  *memory
+	store  *memory.Store
 	mark   mark.Keeper // nil: none
 	sum    *mechanism.VectorSum
 	task   wire.Task
@@ -164,17 +77,22 @@ func signer(t *testing.T) ed25519.PrivateKey {
 	return k
 }
 
+// design is the world's sum, which takes a while to find.
+var design = sync.OnceValues(func() (vecsum.Params, error) {
+	return vecsum.Tight(vecsum.Target{Eps: 5, Delta: 1e-6, Users: users, MinUsers: 4, Dim: dim, Radius: 1})
+})
+
 // newWorld closes a round in which the clients of bad send shares that cannot be
 // summed.
 func newWorld(t *testing.T, bad ...int) *world {
 	t.Helper()
-	w := &world{t: t, key: signer(t), store: newMemory()}
+	w := &world{t: t, net: memnet.New(), key: signer(t), store: newMemory()}
 	k, err := envelope.GenerateKey(wire.X25519, time.Now().Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.ring, _ = envelope.NewKeyring(k)
-	p, err := vecsum.Tight(vecsum.Target{Eps: 5, Delta: 1e-6, Users: users, MinUsers: 4, Dim: dim, Radius: 1})
+	p, err := design()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,8 +103,7 @@ func newWorld(t *testing.T, bad ...int) *world {
 		Rounds: 9, Delta: 1e-6, Mechanism: w.sum.Describe()}
 	w.sh = batchtest.New(users, 2, w.ring.Keys...)
 	w.sh.Fill = func(a wire.Announcement) (parts, shares [][]byte) { return w.fill(a, bad) }
-	w.server = httptest.NewServer(w.sh.Handler(w.key.Public().(ed25519.PublicKey), true))
-	t.Cleanup(w.server.Close)
+	w.server = w.net.Serve(t, w.sh.Handler(w.key.Public().(ed25519.PublicKey), true))
 	w.a = w.announce(1)
 	w.open(&w.a)
 	w.closed = w.sh.Closed(wire.Digest(w.a))
@@ -257,13 +174,11 @@ func (w *world) start() *Service {
 }
 
 func (w *world) tryStart() (*Service, error) {
-	tr := &http.Transport{}
-	w.t.Cleanup(tr.CloseIdleConnections)
 	ctx, stop := context.WithCancel(context.Background())
 	w.stop = stop
 	w.t.Cleanup(stop)
 	return New(ctx, Config{Coordinator: w.key.Public().(ed25519.PublicKey), Keyring: w.ring, Store: w.store, Mark: w.mark, Workers: 2,
-		Shuffler: batch.Source{URL: w.server.URL, Key: w.sh.Public, Client: &http.Client{Transport: tr}}})
+		Shuffler: batch.Source{URL: w.server.URL, Key: w.sh.Public, Client: w.net.Client(w.t)}})
 }
 
 func body(task, announcement, closed []byte) []byte {
@@ -342,251 +257,266 @@ func (w *world) combine(b []byte, out ...int64) {
 }
 
 func TestSumsOnce(t *testing.T) {
-	w := newWorld(t, 2)
-	s := w.start()
-	e := w.prepare(s)
-	if !slices.Equal(e.Places, []int64{2}) {
-		t.Fatalf("excluded %v", e.Places)
-	}
-	code, first := ask(s, w.sumPath(), w.exclude(2))
-	if code != 200 {
-		t.Fatalf("%d %s", code, first)
-	}
-	w.combine(first, 2)
-	for name, s := range map[string]*Service{"again": s, "after a restart": w.start()} {
-		if code, b := ask(s, w.sumPath(), w.exclude(2)); code != 200 || !bytes.Equal(b, first) {
-			t.Errorf("%s: %d", name, code)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		s := w.start()
+		e := w.prepare(s)
+		if !slices.Equal(e.Places, []int64{2}) {
+			t.Fatalf("excluded %v", e.Places)
 		}
-		if code, b := ask(s, w.sumPath(), w.exclude(2, 3)); code != 409 {
-			t.Errorf("%s, another exclusion: %d %s", name, code, b)
+		code, first := ask(s, w.sumPath(), w.exclude(2))
+		if code != 200 {
+			t.Fatalf("%d %s", code, first)
 		}
-		if got := w.prepare(s); !slices.Equal(got.Places, e.Places) {
-			t.Errorf("%s: excluded %v", name, got.Places)
+		w.combine(first, 2)
+		for name, s := range map[string]*Service{"again": s, "after a restart": w.start()} {
+			if code, b := ask(s, w.sumPath(), w.exclude(2)); code != 200 || !bytes.Equal(b, first) {
+				t.Errorf("%s: %d", name, code)
+			}
+			if code, b := ask(s, w.sumPath(), w.exclude(2, 3)); code != 409 {
+				t.Errorf("%s, another exclusion: %d %s", name, code, b)
+			}
+			if got := w.prepare(s); !slices.Equal(got.Places, e.Places) {
+				t.Errorf("%s: excluded %v", name, got.Places)
+			}
 		}
-	}
-	if c := s.Snapshot(); c.Prepared != 1 || c.Summed != 1 || c.Reports != 8 || c.Refused[wire.OutOfRange] != 1 || c.Refused[wire.SecondReport] != 1 {
-		t.Errorf("%+v", c)
-	}
+		if c := s.Snapshot(); c.Prepared != 1 || c.Summed != 1 || c.Reports != 8 || c.Refused[wire.OutOfRange] != 1 || c.Refused[wire.SecondReport] != 1 {
+			t.Errorf("%+v", c)
+		}
+	})
 }
 
 // The coordinator's exclusions are honoured, by opening the batch again.
 func TestLeavesOutWhatTheCoordinatorCannotOpen(t *testing.T) {
-	w := newWorld(t, 2)
-	s := w.start()
-	w.prepare(s)
-	code, b := ask(s, w.sumPath(), w.exclude(0, 2, 8))
-	if code != 200 {
-		t.Fatalf("%d %s", code, b)
-	}
-	w.combine(b, 0, 2, 8)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		s := w.start()
+		w.prepare(s)
+		code, b := ask(s, w.sumPath(), w.exclude(0, 2, 8))
+		if code != 200 {
+			t.Fatalf("%d %s", code, b)
+		}
+		w.combine(b, 0, 2, 8)
+	})
 }
 
 // A crash at any step leaves the same exclusion, and one sum.
 func TestRestarts(t *testing.T) {
-	w := newWorld(t, 1)
-	w.prepare(w.start())
-	if code, _ := ask(w.start(), w.sumPath(), w.exclude(1)); code != 503 {
-		t.Errorf("a sum without the messages: %d", code)
-	}
-	s := w.start()
-	w.prepare(s)
-	// It has written down which exclusion it sums, and dies.
-	before := maps.Clone(w.store.values)
-	if code, _ := ask(s, w.sumPath(), w.exclude(1, 5)); code != 200 {
-		t.Fatal(code)
-	}
-	rec, err := decodeRecord(w.store.values[key(wire.Digest(w.a))])
-	if err != nil || rec.Partial == (hash{}) || rec.Summed == (hash{}) {
-		t.Fatalf("%+v %v", rec, err)
-	}
-	if bytes.Equal(before[key(wire.Digest(w.a))], w.store.values[key(wire.Digest(w.a))]) {
-		t.Error("nothing was written")
-	}
-	rec.Partial = hash{}
-	if _, err := s.put(t.Context(), wire.Digest(w.a), rec, w.store.revision[key(wire.Digest(w.a))]); err != nil {
-		t.Fatal(err)
-	}
-	s = w.start()
-	w.prepare(s)
-	if code, _ := ask(s, w.sumPath(), w.exclude(1)); code != 409 {
-		t.Errorf("another exclusion after a crash: %d", code)
-	}
-	code, b := ask(s, w.sumPath(), w.exclude(1, 5))
-	if code != 200 {
-		t.Fatalf("%d %s", code, b)
-	}
-	w.combine(b, 1, 5)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.prepare(w.start())
+		if code, _ := ask(w.start(), w.sumPath(), w.exclude(1)); code != 503 {
+			t.Errorf("a sum without the messages: %d", code)
+		}
+		s := w.start()
+		w.prepare(s)
+		// It has written down which exclusion it sums, and dies.
+		before := maps.Clone(w.store.Values)
+		if code, _ := ask(s, w.sumPath(), w.exclude(1, 5)); code != 200 {
+			t.Fatal(code)
+		}
+		rec, err := decodeRecord(w.store.Values[key(wire.Digest(w.a))])
+		if err != nil || rec.Partial == (hash{}) || rec.Summed == (hash{}) {
+			t.Fatalf("%+v %v", rec, err)
+		}
+		if bytes.Equal(before[key(wire.Digest(w.a))], w.store.Values[key(wire.Digest(w.a))]) {
+			t.Error("nothing was written")
+		}
+		rec.Partial = hash{}
+		if _, err := s.put(t.Context(), wire.Digest(w.a), rec, w.store.Revision[key(wire.Digest(w.a))]); err != nil {
+			t.Fatal(err)
+		}
+		s = w.start()
+		w.prepare(s)
+		if code, _ := ask(s, w.sumPath(), w.exclude(1)); code != 409 {
+			t.Errorf("another exclusion after a crash: %d", code)
+		}
+		code, b := ask(s, w.sumPath(), w.exclude(1, 5))
+		if code != 200 {
+			t.Fatalf("%d %s", code, b)
+		}
+		w.combine(b, 1, 5)
+	})
 }
 
 func TestRefusals(t *testing.T) {
-	w := newWorld(t, 3)
-	s := w.start()
-	other := signer(t)
-	sign := func(l wire.Label, m []byte) []byte { return wire.Sign(w.key, l, m) }
-	task, announcement := sign(wire.LabelTask, wire.Encode(w.task)), sign(wire.LabelAnnouncement, wire.Encode(w.a))
-	changed := func(f func(*wire.Announcement)) []byte {
-		a := w.a
-		f(&a)
-		c, err := wire.Decode[wire.RoundClosed](w.closed[64:])
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 3)
+		s := w.start()
+		other := signer(t)
+		sign := func(l wire.Label, m []byte) []byte { return wire.Sign(w.key, l, m) }
+		task, announcement := sign(wire.LabelTask, wire.Encode(w.task)), sign(wire.LabelAnnouncement, wire.Encode(w.a))
+		changed := func(f func(*wire.Announcement)) []byte {
+			a := w.a
+			f(&a)
+			c, err := wire.Decode[wire.RoundClosed](w.closed[64:])
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Announcement, c.Round = wire.Digest(a), a.Round
+			return body(task, sign(wire.LabelAnnouncement, wire.Encode(a)), wire.Sign(w.sh.Key, wire.LabelClosed, wire.Encode(c)))
 		}
-		c.Announcement, c.Round = wire.Digest(a), a.Round
-		return body(task, sign(wire.LabelAnnouncement, wire.Encode(a)), wire.Sign(w.sh.Key, wire.LabelClosed, wire.Encode(c)))
-	}
-	closed := func(key ed25519.PrivateKey, f func(*wire.RoundClosed)) []byte {
-		c, err := wire.Decode[wire.RoundClosed](w.closed[64:])
-		if err != nil {
-			t.Fatal(err)
+		closed := func(key ed25519.PrivateKey, f func(*wire.RoundClosed)) []byte {
+			c, err := wire.Decode[wire.RoundClosed](w.closed[64:])
+			if err != nil {
+				t.Fatal(err)
+			}
+			f(&c)
+			return body(task, announcement, wire.Sign(key, wire.LabelClosed, wire.Encode(c)))
 		}
-		f(&c)
-		return body(task, announcement, wire.Sign(key, wire.LabelClosed, wire.Encode(c)))
-	}
-	smaller := w.task
-	smaller.MinReports = 1
-	for name, c := range map[string]struct {
-		body []byte
-		code int
-	}{
-		"nothing":                {nil, 400},
-		"a length too long":      {[]byte{9, 0, 0, 0, 1}, 400},
-		"a task of another":      {body(wire.Sign(other, wire.LabelTask, wire.Encode(w.task)), announcement, w.closed), 401},
-		"another announcement's": {body(task, wire.Sign(other, wire.LabelAnnouncement, wire.Encode(w.a)), w.closed), 401},
-		"unsigned":               {body(wire.Encode(w.task), wire.Encode(w.a), w.closed), 401},
-		"another operator":       {closed(other, func(*wire.RoundClosed) {}), 401},
-		"the coordinator's word": {closed(w.key, func(*wire.RoundClosed) {}), 401},
-		"another count":          {closed(w.sh.Key, func(c *wire.RoundClosed) { c.Reports-- }), 409},
-		"another batch":          {closed(w.sh.Key, func(c *wire.RoundClosed) { c.Shares[0] ^= 1 }), 409},
-		"fewer than n-min":       {closed(w.sh.Key, func(c *wire.RoundClosed) { c.Reports = 4 }), 400},
-		"void": {closed(w.sh.Key, func(c *wire.RoundClosed) {
-			*c = wire.RoundClosed{Announcement: c.Announcement, Round: 1, Void: true}
-		}), 410},
-		"another task's n-min": {body(sign(wire.LabelTask, wire.Encode(smaller)), announcement, w.closed), 404},
-		"a lower n-min":        {changed(func(a *wire.Announcement) { a.MinReports = 2 }), 400},
-		"a larger sigma":       {changed(func(a *wire.Announcement) { a.Sigma = 3 }), 400},
-		"a round beyond":       {changed(func(a *wire.Announcement) { a.Round = 29 }), 400},
-		"another size":         {changed(func(a *wire.Announcement) { a.ShareBytes++ }), 400},
-		"a round nobody has":   {changed(func(a *wire.Announcement) { a.Opens-- }), 404},
-	} {
-		if code, b := ask(s, "/v1/rounds", c.body); code != c.code {
-			t.Errorf("%s: %d %s, want %d", name, code, b, c.code)
+		smaller := w.task
+		smaller.MinReports = 1
+		for name, c := range map[string]struct {
+			body []byte
+			code int
+		}{
+			"nothing":                {nil, 400},
+			"a length too long":      {[]byte{9, 0, 0, 0, 1}, 400},
+			"a task of another":      {body(wire.Sign(other, wire.LabelTask, wire.Encode(w.task)), announcement, w.closed), 401},
+			"another announcement's": {body(task, wire.Sign(other, wire.LabelAnnouncement, wire.Encode(w.a)), w.closed), 401},
+			"unsigned":               {body(wire.Encode(w.task), wire.Encode(w.a), w.closed), 401},
+			"another operator":       {closed(other, func(*wire.RoundClosed) {}), 401},
+			"the coordinator's word": {closed(w.key, func(*wire.RoundClosed) {}), 401},
+			"another count":          {closed(w.sh.Key, func(c *wire.RoundClosed) { c.Reports-- }), 409},
+			"another batch":          {closed(w.sh.Key, func(c *wire.RoundClosed) { c.Shares[0] ^= 1 }), 409},
+			"fewer than n-min":       {closed(w.sh.Key, func(c *wire.RoundClosed) { c.Reports = 4 }), 400},
+			"void": {closed(w.sh.Key, func(c *wire.RoundClosed) {
+				*c = wire.RoundClosed{Announcement: c.Announcement, Round: 1, Void: true}
+			}), 410},
+			"another task's n-min": {body(sign(wire.LabelTask, wire.Encode(smaller)), announcement, w.closed), 404},
+			"a lower n-min":        {changed(func(a *wire.Announcement) { a.MinReports = 2 }), 400},
+			"a larger sigma":       {changed(func(a *wire.Announcement) { a.Sigma = 3 }), 400},
+			"a round beyond":       {changed(func(a *wire.Announcement) { a.Round = 29 }), 400},
+			"another size":         {changed(func(a *wire.Announcement) { a.ShareBytes++ }), 400},
+			"a round nobody has":   {changed(func(a *wire.Announcement) { a.Opens-- }), 404},
+		} {
+			if code, b := ask(s, "/v1/rounds", c.body); code != c.code {
+				t.Errorf("%s: %d %s, want %d", name, code, b, c.code)
+			}
 		}
-	}
-	if len(w.store.values) != 0 {
-		t.Error("something was written")
-	}
-	if code, _ := ask(s, w.sumPath(), w.exclude(3)); code != 404 {
-		t.Errorf("a sum that was not prepared: %d", code)
-	}
-	w.prepare(s)
-	if code, _ := ask(s, "/v1/rounds", closed(w.sh.Key, func(c *wire.RoundClosed) { c.Rejected = []wire.Rejection{{Reason: wire.Malformed, Count: 1}} })); code != 409 {
-		t.Errorf("another word on a prepared round: %d", code)
-	}
-	less := wire.Exclusion{Announcement: wire.Digest(w.a), Reports: 8, Places: []int64{3}}
-	elsewhere := wire.Exclusion{Announcement: [32]byte{1}, Reports: users, Places: []int64{3}}
-	for name, c := range map[string]struct {
-		body []byte
-		code int
-	}{
-		"nothing":            {nil, 401},
-		"unsigned":           {append(make([]byte, 64), w.exclude(3)[64:]...), 401},
-		"another's":          {wire.Sign(other, wire.LabelExclusion, wire.Encode(less)), 401},
-		"not its own":        {w.exclude(), 409},
-		"others":             {w.exclude(4), 409},
-		"fewer than n-min":   {w.exclude(0, 1, 2, 3, 4), 409},
-		"of another count":   {sign(wire.LabelExclusion, wire.Encode(less)), 404},
-		"of another round":   {sign(wire.LabelExclusion, wire.Encode(elsewhere)), 404},
-		"malformed":          {sign(wire.LabelExclusion, []byte{1, 10}), 400},
-		"under another name": {sign(wire.LabelAnnouncement, w.exclude(3)[64:]), 401},
-	} {
-		if code, b := ask(s, w.sumPath(), c.body); code != c.code {
-			t.Errorf("%s: %d %s, want %d", name, code, b, c.code)
+		if len(w.store.Values) != 0 {
+			t.Error("something was written")
 		}
-	}
-	if code, _ := ask(s, "/v1/rounds/12/sum", w.exclude(3)); code != 400 {
-		t.Errorf("no digest: %d", code)
-	}
-	if code, _ := ask(s, w.sumPath(), w.exclude(3)); code != 200 {
-		t.Errorf("the right one, after all those: %d", code)
-	}
+		if code, _ := ask(s, w.sumPath(), w.exclude(3)); code != 404 {
+			t.Errorf("a sum that was not prepared: %d", code)
+		}
+		w.prepare(s)
+		if code, _ := ask(s, "/v1/rounds", closed(w.sh.Key, func(c *wire.RoundClosed) { c.Rejected = []wire.Rejection{{Reason: wire.Malformed, Count: 1}} })); code != 409 {
+			t.Errorf("another word on a prepared round: %d", code)
+		}
+		less := wire.Exclusion{Announcement: wire.Digest(w.a), Reports: 8, Places: []int64{3}}
+		elsewhere := wire.Exclusion{Announcement: [32]byte{1}, Reports: users, Places: []int64{3}}
+		for name, c := range map[string]struct {
+			body []byte
+			code int
+		}{
+			"nothing":            {nil, 401},
+			"unsigned":           {append(make([]byte, 64), w.exclude(3)[64:]...), 401},
+			"another's":          {wire.Sign(other, wire.LabelExclusion, wire.Encode(less)), 401},
+			"not its own":        {w.exclude(), 409},
+			"others":             {w.exclude(4), 409},
+			"fewer than n-min":   {w.exclude(0, 1, 2, 3, 4), 409},
+			"of another count":   {sign(wire.LabelExclusion, wire.Encode(less)), 404},
+			"of another round":   {sign(wire.LabelExclusion, wire.Encode(elsewhere)), 404},
+			"malformed":          {sign(wire.LabelExclusion, []byte{1, 10}), 400},
+			"under another name": {sign(wire.LabelAnnouncement, w.exclude(3)[64:]), 401},
+		} {
+			if code, b := ask(s, w.sumPath(), c.body); code != c.code {
+				t.Errorf("%s: %d %s, want %d", name, code, b, c.code)
+			}
+		}
+		if code, _ := ask(s, "/v1/rounds/12/sum", w.exclude(3)); code != 400 {
+			t.Errorf("no digest: %d", code)
+		}
+		if code, _ := ask(s, w.sumPath(), w.exclude(3)); code != 200 {
+			t.Errorf("the right one, after all those: %d", code)
+		}
+	})
 }
 
 // What the shuffler hands out is checked before any of it is summed.
 func TestShufflerThatLies(t *testing.T) {
-	for name, lie := range map[string]func(*batchtest.Shuffler){
-		"chunk":   func(s *batchtest.Shuffler) { s.Chunk = func(c *wire.Chunk) { c.Items[1] ^= 1 } },
-		"digests": func(s *batchtest.Shuffler) { s.Digests = func(b []byte) []byte { return b[32:] } },
-		"word":    func(s *batchtest.Shuffler) { s.Word = func(c *wire.RoundClosed) { c.Round++ } },
-	} {
-		w := newWorld(t)
-		lie(w.sh)
-		s := w.start()
-		if code, b := ask(s, "/v1/rounds", w.body()); code != 503 && code != 409 {
-			t.Errorf("%s: %d %s", name, code, b)
+	synctest.Test(t, func(t *testing.T) {
+		for name, lie := range map[string]func(*batchtest.Shuffler){
+			"chunk":   func(s *batchtest.Shuffler) { s.Chunk = func(c *wire.Chunk) { c.Items[1] ^= 1 } },
+			"digests": func(s *batchtest.Shuffler) { s.Digests = func(b []byte) []byte { return b[32:] } },
+			"word":    func(s *batchtest.Shuffler) { s.Word = func(c *wire.RoundClosed) { c.Round++ } },
+		} {
+			w := newWorld(t)
+			lie(w.sh)
+			s := w.start()
+			if code, b := ask(s, "/v1/rounds", w.body()); code != 503 && code != 409 {
+				t.Errorf("%s: %d %s", name, code, b)
+			}
+			if len(w.store.Values) != 0 {
+				t.Errorf("%s: something was written", name)
+			}
 		}
-		if len(w.store.values) != 0 {
-			t.Errorf("%s: something was written", name)
-		}
-	}
+	})
 }
 
 func TestConfig(t *testing.T) {
-	if _, err := New(t.Context(), Config{}); err == nil {
-		t.Error("an empty configuration")
-	}
-	var r *endpoint.Refusal
-	if _, err := newWorld(t).start().prepare(nil); !errors.As(err, &r) || r.Reason != wire.Malformed {
-		t.Errorf("%v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		if _, err := New(t.Context(), Config{}); err == nil {
+			t.Error("an empty configuration")
+		}
+		var r *endpoint.Refusal
+		if _, err := newWorld(t).start().prepare(nil); !errors.As(err, &r) || r.Reason != wire.Malformed {
+			t.Errorf("%v", err)
+		}
+	})
 }
 
 // Who asks and leaves finds the answer when it asks again.
 func TestSlowWorkIsNotLost(t *testing.T) {
-	w := newWorld(t, 4)
-	hold := make(chan struct{})
-	asked := make(chan struct{}, 100)
-	w.sh.Chunk = func(*wire.Chunk) { asked <- struct{}{}; <-hold }
-	s := w.start()
-	h := httptest.NewServer(s.PeerHandler())
-	defer h.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	gone := make(chan error, 1)
-	go func() {
-		q, _ := http.NewRequestWithContext(ctx, http.MethodPost, h.URL+"/v1/rounds", bytes.NewReader(w.body()))
-		_, err := h.Client().Do(q)
-		gone <- err
-	}()
-	<-asked
-	cancel()
-	if err := <-gone; err == nil {
-		t.Error("answered")
-	}
-	close(hold)
-	if e := w.prepare(s); !slices.Equal(e.Places, []int64{4}) || s.Snapshot().Prepared != 1 {
-		t.Errorf("%v, prepared %d times", e.Places, s.Snapshot().Prepared)
-	}
-	w.stop()
-	if _, err := s.sum(wire.Digest(w.a), w.exclude(0, 4)); err == nil {
-		t.Error("a closed aggregator sums")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 4)
+		hold := make(chan struct{})
+		asked := make(chan struct{}, 100)
+		w.sh.Chunk = func(*wire.Chunk) { asked <- struct{}{}; <-hold }
+		s := w.start()
+		h := w.net.Serve(t, s.PeerHandler())
+		ctx, cancel := context.WithCancel(t.Context())
+		gone := make(chan error, 1)
+		go func() {
+			q, _ := http.NewRequestWithContext(ctx, http.MethodPost, h.URL+"/v1/rounds", bytes.NewReader(w.body()))
+			_, err := h.Client().Do(q)
+			gone <- err
+		}()
+		<-asked
+		cancel()
+		if err := <-gone; err == nil {
+			t.Error("answered")
+		}
+		close(hold)
+		if e := w.prepare(s); !slices.Equal(e.Places, []int64{4}) || s.Snapshot().Prepared != 1 {
+			t.Errorf("%v, prepared %d times", e.Places, s.Snapshot().Prepared)
+		}
+		w.stop()
+		if _, err := s.sum(wire.Digest(w.a), w.exclude(0, 4)); err == nil {
+			t.Error("a closed aggregator sums")
+		}
+	})
 }
 
 // Old rounds leave memory, not the store.
 func TestManyRounds(t *testing.T) {
-	w := newWorld(t)
-	s := w.start()
-	for round := int64(1); round <= 7; round++ {
-		w.seeds, w.counts = nil, nil
-		if round > 1 {
-			w.a = w.announce(round)
-			w.open(&w.a)
-			w.closed = w.sh.Closed(wire.Digest(w.a))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.start()
+		for round := int64(1); round <= 7; round++ {
+			w.seeds, w.counts = nil, nil
+			if round > 1 {
+				w.a = w.announce(round)
+				w.open(&w.a)
+				w.closed = w.sh.Closed(wire.Digest(w.a))
+			}
+			w.prepare(s)
 		}
-		w.prepare(s)
-	}
-	if len(s.rounds) > live || len(s.order) > live || len(w.store.values) != 7 {
-		t.Errorf("%d rounds in memory, %d in the store", len(s.rounds), len(w.store.values))
-	}
+		if len(s.rounds) > live || len(s.order) > live || len(w.store.Values) != 7 {
+			t.Errorf("%d rounds in memory, %d in the store", len(s.rounds), len(w.store.Values))
+		}
+	})
 }
 
 func FuzzDecodeRecord(f *testing.F) {
@@ -613,41 +543,43 @@ func FuzzPrepare(f *testing.F) {
 
 // Whose halves there are is told of a prepared round, the same after a restart.
 func TestReportIDs(t *testing.T) {
-	w := newWorld(t, 2)
-	s := w.start()
-	path := "/v1/rounds/" + hex.EncodeToString(digestOf(w.a)) + "/ids"
-	get := func(s *Service) (int, []byte) {
-		r := httptest.NewRecorder()
-		s.PeerHandler().ServeHTTP(r, httptest.NewRequest(http.MethodGet, path, nil))
-		return r.Code, r.Body.Bytes()
-	}
-	if code, b := get(s); code != 404 {
-		t.Errorf("before it is prepared: %d %s", code, b)
-	}
-	w.prepare(s)
-	code, first := get(s)
-	ids, err := wire.Decode[wire.ShareIDs](first)
-	if code != 200 || err != nil || ids.Announcement != wire.Digest(w.a) || len(ids.IDs) != users {
-		t.Fatalf("%d %v: %+v", code, err, ids)
-	}
-	for place, id := range ids.IDs {
-		want, err := w.shares.ReportID(w.seeds[place], 0)
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		s := w.start()
+		path := "/v1/rounds/" + hex.EncodeToString(digestOf(w.a)) + "/ids"
+		get := func(s *Service) (int, []byte) {
+			r := httptest.NewRecorder()
+			s.PeerHandler().ServeHTTP(r, httptest.NewRequest(http.MethodGet, path, nil))
+			return r.Code, r.Body.Bytes()
 		}
-		if place == 2 {
-			want = [16]byte{} // it cannot be summed
+		if code, b := get(s); code != 404 {
+			t.Errorf("before it is prepared: %d %s", code, b)
 		}
-		if id != want {
-			t.Errorf("place %d: %x, want %x", place, id, want)
+		w.prepare(s)
+		code, first := get(s)
+		ids, err := wire.Decode[wire.ShareIDs](first)
+		if code != 200 || err != nil || ids.Announcement != wire.Digest(w.a) || len(ids.IDs) != users {
+			t.Fatalf("%d %v: %+v", code, err, ids)
 		}
-	}
-	if code, b := get(w.start()); code != 200 || !bytes.Equal(b, first) {
-		t.Errorf("after a restart: %d", code)
-	}
-	if code, _ := ask(s, w.sumPath(), w.exclude(2)); code != 200 {
-		t.Errorf("summed: %d", code)
-	}
+		for place, id := range ids.IDs {
+			want, err := w.shares.ReportID(w.seeds[place], 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if place == 2 {
+				want = [16]byte{} // it cannot be summed
+			}
+			if id != want {
+				t.Errorf("place %d: %x, want %x", place, id, want)
+			}
+		}
+		if code, b := get(w.start()); code != 200 || !bytes.Equal(b, first) {
+			t.Errorf("after a restart: %d", code)
+		}
+		if code, _ := ask(s, w.sumPath(), w.exclude(2)); code != 200 {
+			t.Errorf("summed: %d", code)
+		}
+	})
 }
 
 func digestOf(a wire.Announcement) []byte { d := wire.Digest(a); return d[:] }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/riffle-dp/riffle/mechanism/toeplitz"
@@ -65,8 +66,8 @@ func newHeld(t *testing.T, byClients bool, bad ...int) *heldWorld {
 // whoAdds runs a test of correlated noise with that of the aggregators, and with that of clients.
 func whoAdds(t *testing.T, f func(t *testing.T, w *heldWorld)) {
 	t.Helper()
-	t.Run("noise by aggregators", func(t *testing.T) { f(t, newHeld(t, false)) })
-	t.Run("noise by clients", func(t *testing.T) { f(t, newHeld(t, true)) })
+	bubble(t, "noise by aggregators", func(t *testing.T) { f(t, newHeld(t, false)) })
+	bubble(t, "noise by clients", func(t *testing.T) { f(t, newHeld(t, true)) })
 }
 
 // turn opens a round, and prepares it. It may have the number of another one.
@@ -184,11 +185,11 @@ func (w *heldWorld) holds() (rounds []int64) {
 // refuse asks for a release and holds that it is refused without a trace.
 func (w *heldWorld) refuse(what string, code int, body []byte) {
 	w.t.Helper()
-	values, entries, objects := maps.Clone(w.store.values), len(w.store.entries), slices.Sorted(maps.Keys(w.store.objects))
+	values, entries, objects := maps.Clone(w.store.Values), len(w.store.Log), slices.Sorted(maps.Keys(w.store.Objects))
 	if got, b := ask(w.s, w.path("sum"), body); got != code {
 		w.t.Errorf("%s: %d %s, want %d", what, got, b, code)
 	}
-	if !maps.EqualFunc(values, w.store.values, bytes.Equal) || entries != len(w.store.entries) || !slices.Equal(objects, slices.Sorted(maps.Keys(w.store.objects))) {
+	if !maps.EqualFunc(values, w.store.Values, bytes.Equal) || entries != len(w.store.Log) || !slices.Equal(objects, slices.Sorted(maps.Keys(w.store.Objects))) {
 		w.t.Errorf("%s: something was written", what)
 	}
 }
@@ -229,7 +230,7 @@ func heldSums(t *testing.T, w *heldWorld) {
 // found is what fsck finds.
 func (w *heldWorld) found() (found []string) {
 	records := map[hash]record{}
-	for k, v := range w.store.values {
+	for k, v := range w.store.Values {
 		a, err := hex.DecodeString(k[len(recordPrefix):])
 		if err != nil {
 			w.t.Fatal(err)
@@ -318,39 +319,41 @@ func lyingCoordinatorMixesOnce(t *testing.T, w *heldWorld) {
 
 // Two processes on one store are asked at once for a round under two announcements: one of them is released.
 func TestTwoProcessesBindOneAnnouncement(t *testing.T) {
-	for i := range 4 {
-		w := newHeld(t, i%2 == 1)
-		w.sh.Anyway = true
-		var paths []string
-		var bodies [][]byte
-		var both []*Service
-		for i := range 2 {
-			if w.s = w.start(w.log); i > 0 {
-				w.announce(1)
+	synctest.Test(t, func(t *testing.T) {
+		for i := range 4 {
+			w := newHeld(t, i%2 == 1)
+			w.sh.Anyway = true
+			var paths []string
+			var bodies [][]byte
+			var both []*Service
+			for i := range 2 {
+				if w.s = w.start(w.log); i > 0 {
+					w.announce(1)
+				}
+				w.prepare(w.s)
+				w.exchanged()
+				paths, bodies, both = append(paths, w.path("sum")), append(bodies, w.mixed()), append(both, w.s)
 			}
-			w.prepare(w.s)
-			w.exchanged()
-			paths, bodies, both = append(paths, w.path("sum")), append(bodies, w.mixed()), append(both, w.s)
+			codes := make(chan int, 2)
+			for i, s := range both {
+				go func() {
+					code, _ := ask(s, paths[i], bodies[i])
+					codes <- code
+				}()
+			}
+			a, b := <-codes, <-codes
+			if min(a, b) != 200 || max(a, b) != 409 {
+				t.Errorf("answered %d and %d", a, b)
+			}
+			if n := len(listedObjects(w.store, "partial/")); n != 1 {
+				t.Errorf("%d partial sums", n)
+			}
+			w.drew(w.log, 1)
+			if found := w.found(); len(found) != 0 {
+				t.Errorf("fsck: %q", found)
+			}
 		}
-		codes := make(chan int, 2)
-		for i, s := range both {
-			go func() {
-				code, _ := ask(s, paths[i], bodies[i])
-				codes <- code
-			}()
-		}
-		a, b := <-codes, <-codes
-		if min(a, b) != 200 || max(a, b) != 409 {
-			t.Errorf("answered %d and %d", a, b)
-		}
-		if n := len(listedObjects(w.store, "partial/")); n != 1 {
-			t.Errorf("%d partial sums", n)
-		}
-		w.drew(w.log, 1)
-		if found := w.found(); len(found) != 0 {
-			t.Errorf("fsck: %q", found)
-		}
-	}
+	})
 }
 
 // foreign releases a round of another task and returns its announcement.
@@ -377,7 +380,7 @@ func restoredStoreBindsNoSecondAnnouncement(t *testing.T, w *heldWorld) {
 	w.sh.Anyway = true
 	w.prepare(w.s)
 	w.exchanged()
-	backup := w.store.copied()
+	backup := copied(w.store)
 	if code, b := ask(w.s, w.path("sum"), w.mixed()); code != 200 {
 		t.Fatalf("%d %s", code, b)
 	}
@@ -471,15 +474,15 @@ func heldSumsAreStoredFirst(t *testing.T, w *heldWorld) {
 // Sums that were lost or changed are named as such, and the round can be released without them.
 func TestHeldSumsAreLost(t *testing.T) {
 	for _, byClients := range []bool{false, true} {
-		t.Run(fmt.Sprintf("noise by clients: %t", byClients), func(t *testing.T) { heldSumsAreLost(t, byClients) })
+		bubble(t, fmt.Sprintf("noise by clients: %t", byClients), func(t *testing.T) { heldSumsAreLost(t, byClients) })
 	}
 }
 
 func heldSumsAreLost(t *testing.T, byClients bool) {
 	for what, spoil := range map[string]func(*heldWorld, string){
-		"gone": func(w *heldWorld, name string) { delete(w.store.objects, name) },
+		"gone": func(w *heldWorld, name string) { delete(w.store.Objects, name) },
 		"changed": func(w *heldWorld, name string) {
-			w.store.objects[name] = append(bytes.Clone(w.store.objects[name]), 1)
+			w.store.Objects[name] = append(bytes.Clone(w.store.Objects[name]), 1)
 		},
 		"of another key": func(w *heldWorld, name string) {
 			k, err := envelope.GenerateKey(wire.X25519, time.Now().Add(time.Hour))
@@ -502,7 +505,7 @@ func heldSumsAreLost(t *testing.T, byClients bool) {
 			if _, err := w.s.put(w.t.Context(), w.name[1], rec, revision); err != nil {
 				w.t.Fatal(err)
 			}
-			w.store.objects[heldName(w.name[1], rec.Held)] = b
+			w.store.Objects[heldName(w.name[1], rec.Held)] = b
 		},
 	} {
 		w := newHeld(t, byClients)
@@ -548,7 +551,7 @@ func sweepHeld(t *testing.T, w *heldWorld) {
 		t.Errorf("a sum that may be named yet is gone: %v", left)
 	}
 	w.release()
-	delete(w.store.objects, heldPrefix+"of nothing")
+	delete(w.store.Objects, heldPrefix+"of nothing")
 	own := heldName(d, w.record().Held)
 	if left := sweep(0); !slices.Equal(left, []string{own}) {
 		t.Errorf("left: %v, want %s", left, own)
@@ -563,24 +566,26 @@ func sweepHeld(t *testing.T, w *heldWorld) {
 
 // An exclusion with earlier rounds is refused where noise is not correlated.
 func TestEarlierRoundsOfAnotherKindOfTask(t *testing.T) {
-	w := newProved(t)
-	s := w.start()
-	w.prepare(s)
-	w.exchange(s)
-	before := maps.Clone(w.store.values)
-	e := wire.Exclusion{Announcement: wire.Digest(w.a), Reports: users, Earlier: [][32]byte{{1}}}
-	if code, b := ask(s, w.path("sum"), w.sign(wire.LabelExclusion, wire.Encode(e))); code != 400 {
-		t.Errorf("%d %s", code, b)
-	}
-	if !maps.EqualFunc(before, w.store.values, bytes.Equal) || len(w.store.entries) != 1 {
-		t.Error("something was written")
-	}
-	if code, b := ask(s, w.path("sum"), w.exclude()); code != 200 {
-		t.Errorf("without: %d %s", code, b)
-	}
-	if w.record().Held != (hash{}) || len(listedObjects(w.store, heldPrefix)) != 0 {
-		t.Error("a sum is held")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newProved(t)
+		s := w.start()
+		w.prepare(s)
+		w.exchange(s)
+		before := maps.Clone(w.store.Values)
+		e := wire.Exclusion{Announcement: wire.Digest(w.a), Reports: users, Earlier: [][32]byte{{1}}}
+		if code, b := ask(s, w.path("sum"), w.sign(wire.LabelExclusion, wire.Encode(e))); code != 400 {
+			t.Errorf("%d %s", code, b)
+		}
+		if !maps.EqualFunc(before, w.store.Values, bytes.Equal) || len(w.store.Log) != 1 {
+			t.Error("something was written")
+		}
+		if code, b := ask(s, w.path("sum"), w.exclude()); code != 200 {
+			t.Errorf("without: %d %s", code, b)
+		}
+		if w.record().Held != (hash{}) || len(listedObjects(w.store, heldPrefix)) != 0 {
+			t.Error("a sum is held")
+		}
+	})
 }
 
 // fsck compares rows with the records: each is of the announcement that was released, and each release has one.
@@ -595,7 +600,7 @@ func rowsAreChecked(t *testing.T, w *heldWorld) {
 		t.Fatalf("fsck: %q", found)
 	}
 	rows := 0
-	for _, b := range w.store.entries {
+	for _, b := range w.store.Log {
 		if bytes.Contains(b, []byte(`"row"`)) {
 			rows++
 		}
@@ -608,18 +613,18 @@ func rowsAreChecked(t *testing.T, w *heldWorld) {
 		"of another task":  func(r *record) { r.Task[0] ^= 1 },
 	} {
 		k := key(w.name[2])
-		whole := w.store.values[k]
+		whole := w.store.Values[k]
 		rec, err := decodeRecord(whole)
 		if err != nil {
 			t.Fatal(err)
 		}
 		change(&rec)
-		if _, err := w.s.put(t.Context(), w.name[2], rec, w.store.revision[k]); err != nil {
+		if _, err := w.s.put(t.Context(), w.name[2], rec, w.store.Revision[k]); err != nil {
 			t.Fatal(err)
 		}
 		if len(w.found()) == 0 {
 			t.Errorf("a record %s is not noticed", what)
 		}
-		w.store.values[k] = whole
+		w.store.Values[k] = whole
 	}
 }

@@ -15,9 +15,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/memnet"
 	"github.com/riffle-dp/riffle/mechanism/rng"
 	"github.com/riffle-dp/riffle/mechanism/sample"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
@@ -28,6 +30,7 @@ import (
 	"github.com/riffle-dp/riffle/service/batch"
 	"github.com/riffle-dp/riffle/service/batch/batchtest"
 	"github.com/riffle-dp/riffle/service/exchange"
+	"github.com/riffle-dp/riffle/service/lab/memory"
 	"github.com/riffle-dp/riffle/service/mark"
 	"github.com/riffle-dp/riffle/service/sealed"
 	"github.com/riffle-dp/riffle/service/store"
@@ -67,7 +70,7 @@ func newProved(t *testing.T, bad ...int) *provedWorld {
 // newProvedOf is newProved for a mechanism; every is that of a task whose noise is correlated, or else 0.
 func newProvedOf(t *testing.T, m *mechanism.AggregatedSum, every int64, bad ...int) *provedWorld {
 	t.Helper()
-	w := &provedWorld{world: world{t: t, key: signer(t), store: newMemory()}, signs: signer(t), m: m}
+	w := &provedWorld{world: world{t: t, net: memnet.New(), key: signer(t), store: newMemory()}, signs: signer(t), m: m}
 	file := mark.File(filepath.Join(t.TempDir(), "rounds.json"))
 	if err := file.Save(mark.Mark{}); err != nil {
 		t.Fatal(err)
@@ -90,9 +93,7 @@ func newProvedOf(t *testing.T, m *mechanism.AggregatedSum, every int64, bad ...i
 	}
 	w.sh.Fill = func(a wire.Announcement) (parts, shares [][]byte) { return w.fill(a, bad) }
 	public := w.key.Public().(ed25519.PublicKey)
-	w.server, w.front = httptest.NewServer(w.sh.Handler(public, true)), httptest.NewServer(w.sh.Handler(public, false))
-	t.Cleanup(w.server.Close)
-	t.Cleanup(w.front.Close)
+	w.server, w.front = w.net.Serve(t, w.sh.Handler(public, true)), w.net.Serve(t, w.sh.Handler(public, false))
 	part, share, err := mechanism.ContentSizes(w.m)
 	if err != nil {
 		t.Fatal(err)
@@ -171,12 +172,10 @@ func (w *provedWorld) start(on ...storage) *Service {
 }
 
 func (w *provedWorld) tryStart(on ...storage) (*Service, error) {
-	tr := &http.Transport{}
-	w.t.Cleanup(tr.CloseIdleConnections)
 	ctx, stop := context.WithCancel(context.Background())
 	w.t.Cleanup(stop)
 	c := Config{Coordinator: w.key.Public().(ed25519.PublicKey), Keyring: w.ring, Store: w.store, Mark: w.mark, Key: w.signs, Workers: 2,
-		Shuffler: batch.Source{URL: w.server.URL, Key: w.sh.Public, Client: &http.Client{Transport: tr}}}
+		Shuffler: batch.Source{URL: w.server.URL, Key: w.sh.Public, Client: w.net.Client(w.t)}}
 	if len(on) > 0 {
 		c.Store = on[0]
 	}
@@ -217,8 +216,6 @@ func (w *provedWorld) path(what string) string {
 // coordinator returns the coordinator's side of an exchange.
 func (w *provedWorld) coordinator() *exchange.Exchange {
 	w.t.Helper()
-	tr := &http.Transport{}
-	w.t.Cleanup(tr.CloseIdleConnections)
 	c, err := wire.Decode[wire.RoundClosed](w.closed[64:])
 	if err != nil {
 		w.t.Fatal(err)
@@ -228,7 +225,7 @@ func (w *provedWorld) coordinator() *exchange.Exchange {
 			content, err := w.ring.OpenPart(envelope.Coordinator, wire.Digest(w.a), b)
 			return content, wire.Attached{}, err
 		},
-		Batch: batch.Reader{Source: batch.Source{URL: w.front.URL, Key: w.sh.Public, Client: &http.Client{Transport: tr}}, Announcement: wire.Digest(w.a),
+		Batch: batch.Reader{Source: batch.Source{URL: w.front.URL, Key: w.sh.Public, Client: w.net.Client(w.t)}, Announcement: wire.Digest(w.a),
 			Reports: c.Reports, Chunks: c.Chunks, Digest: c.Digest, Size: w.a.ReportBytes, Workers: 2}})
 	if err != nil {
 		w.t.Fatal(err)
@@ -282,7 +279,7 @@ func (w *provedWorld) exclude(places ...int64) []byte {
 
 func (w *provedWorld) record() record {
 	w.t.Helper()
-	r, err := decodeRecord(w.store.values[key(wire.Digest(w.a))])
+	r, err := decodeRecord(w.store.Values[key(wire.Digest(w.a))])
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -401,8 +398,8 @@ func (w *provedWorld) combine(x *exchange.Exchange, b []byte, drawn map[string][
 // with correlated noise; bad are the clients whose reports are spoilt.
 func eachProved(t *testing.T, f func(t *testing.T, w *provedWorld), bad ...int) {
 	t.Helper()
-	t.Run("noise by aggregators", func(t *testing.T) { f(t, newProved(t, bad...)) })
-	t.Run("noise by clients", func(t *testing.T) { f(t, newHeld(t, true, bad...).provedWorld) })
+	bubble(t, "noise by aggregators", func(t *testing.T) { f(t, newProved(t, bad...)) })
+	bubble(t, "noise by clients", func(t *testing.T) { f(t, newHeld(t, true, bad...).provedWorld) })
 }
 
 // drew holds that the aggregator has drawn noise so often, and not at all where clients send it.
@@ -454,7 +451,7 @@ func provedRoundIsSummedOnce(t *testing.T, w *provedWorld) {
 	w.drew(log, 1)
 }
 
-func listedObjects(m *memory, prefix string) []string {
+func listedObjects(m *memory.Store, prefix string) []string {
 	names, _ := m.List(context.Background(), store.Objects, prefix)
 	return names
 }
@@ -472,13 +469,13 @@ func lyingCoordinator(t *testing.T, w *provedWorld) {
 		t.Errorf("proofs of a round that was not prepared: %d", code)
 	}
 	w.prepare(s)
-	before := maps.Clone(w.store.values)
+	before := maps.Clone(w.store.Values)
 	refuse := func(what string, code int, path string, body []byte) {
 		t.Helper()
 		if got, b := ask(s, path, body); got != code {
 			t.Errorf("%s: %d %s, want %d", what, got, b, code)
 		}
-		if !maps.EqualFunc(before, w.store.values, bytes.Equal) {
+		if !maps.EqualFunc(before, w.store.Values, bytes.Equal) {
 			t.Errorf("%s: something was written", what)
 		}
 	}
@@ -517,14 +514,14 @@ func lyingCoordinator(t *testing.T, w *provedWorld) {
 			t.Fatal("no answer")
 		}
 	}
-	before = maps.Clone(w.store.values)
+	before = maps.Clone(w.store.Values)
 	refuse("the set without its own lie", 409, w.path("sum"), w.exclude(2))
 	refuse("fewer than were found", 409, w.path("sum"), w.exclude())
 	refuse("another count", 404, w.path("sum"), w.sign(wire.LabelExclusion, wire.Encode(wire.Exclusion{Announcement: wire.Digest(w.a), Reports: users - 1, Places: []int64{2, 3}})))
 	if code, b := ask(s, w.path("sum"), w.exclude(2, 3)); code != 200 {
 		t.Fatalf("the set that both found: %d %s", code, b)
 	}
-	before = maps.Clone(w.store.values)
+	before = maps.Clone(w.store.Values)
 	w.exchange(s)
 	refuse("the honest set, after the other", 409, w.path("sum"), w.exclude(2))
 	if n := len(listedObjects(w.store, "partial/")); n != 1 {
@@ -543,65 +540,69 @@ func (u unread) Read([]byte) (int, error) {
 // What a stranger announces and does not send takes no room: the round is looked up before the body
 // is read, and a body that is longer than the round's messages is refused unread.
 func TestAnnouncedBodiesAreRefusedUnread(t *testing.T) {
-	w := newProved(t)
-	s := w.start()
-	post := func(length int64) int {
-		q := httptest.NewRequest(http.MethodPost, w.path("proofs"), unread{t})
-		q.ContentLength = length
-		r := httptest.NewRecorder()
-		s.PeerHandler().ServeHTTP(r, q)
-		return r.Code
-	}
-	if code := post(100); code != 404 {
-		t.Errorf("a round that is not here: %d", code)
-	}
-	w.prepare(s)
-	if code := post(int64(w.of.MessageSize(w.of.Places())) + 2<<10); code != 413 {
-		t.Errorf("too long: %d", code)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newProved(t)
+		s := w.start()
+		post := func(length int64) int {
+			q := httptest.NewRequest(http.MethodPost, w.path("proofs"), unread{t})
+			q.ContentLength = length
+			r := httptest.NewRecorder()
+			s.PeerHandler().ServeHTTP(r, q)
+			return r.Code
+		}
+		if code := post(100); code != 404 {
+			t.Errorf("a round that is not here: %d", code)
+		}
+		w.prepare(s)
+		if code := post(int64(w.of.MessageSize(w.of.Places())) + 2<<10); code != 413 {
+			t.Errorf("too long: %d", code)
+		}
+	})
 }
 
 func TestPlacesComeInOrder(t *testing.T) {
-	w := newProved(t)
-	s := w.start()
-	w.prepare(s)
-	x := w.coordinator()
-	var first [][]byte
-	for !x.Complete() {
-		m := w.begin(x, min(2, x.Left()))
-		w.say(s, x, m)
-		code, b := ask(s, w.path("proofs"), w.proofs(m)) // the answer was lost
-		if code != 200 {
-			t.Fatalf("asked again: %d %s", code, b)
+	synctest.Test(t, func(t *testing.T) {
+		w := newProved(t)
+		s := w.start()
+		w.prepare(s)
+		x := w.coordinator()
+		var first [][]byte
+		for !x.Complete() {
+			m := w.begin(x, min(2, x.Left()))
+			w.say(s, x, m)
+			code, b := ask(s, w.path("proofs"), w.proofs(m)) // the answer was lost
+			if code != 200 {
+				t.Fatalf("asked again: %d %s", code, b)
+			}
+			first = append(first, b)
 		}
-		first = append(first, b)
-	}
-	y := w.coordinator()
-	zero, two := w.begin(y, 2), []byte(nil)
-	w.say(s, y, zero) // begins anew
-	two = w.begin(y, 2)
-	w.say(s, y, two)
-	four := w.begin(w.skipped(4), 2)
-	if code, _ := ask(s, w.path("proofs"), w.proofs(zero)); code != 200 {
-		t.Errorf("place 0 begins anew: %d", code)
-	}
-	if code, b := ask(s, w.path("proofs"), w.proofs(four)); code != 503 {
-		t.Errorf("place 4 in place of 2: %d %s", code, b)
-	}
-	if code, _ := ask(s, w.path("sum"), w.exclude()); code != 503 {
-		t.Errorf("a sum in the middle: %d", code)
-	}
-	z := w.coordinator()
-	for i := 0; !z.Complete(); i++ {
-		m := w.begin(z, min(2, z.Left()))
-		if code, b := ask(s, w.path("proofs"), w.proofs(m)); code != 200 || !bytes.Equal(b, first[i]) {
-			t.Fatalf("message %d is answered otherwise: %d", i, code)
+		y := w.coordinator()
+		zero, two := w.begin(y, 2), []byte(nil)
+		w.say(s, y, zero) // begins anew
+		two = w.begin(y, 2)
+		w.say(s, y, two)
+		four := w.begin(w.skipped(4), 2)
+		if code, _ := ask(s, w.path("proofs"), w.proofs(zero)); code != 200 {
+			t.Errorf("place 0 begins anew: %d", code)
 		}
-		w.say(s, z, m)
-	}
-	if code, b := ask(s, w.path("sum"), w.exclude()); code != 200 {
-		t.Errorf("%d %s", code, b)
-	}
+		if code, b := ask(s, w.path("proofs"), w.proofs(four)); code != 503 {
+			t.Errorf("place 4 in place of 2: %d %s", code, b)
+		}
+		if code, _ := ask(s, w.path("sum"), w.exclude()); code != 503 {
+			t.Errorf("a sum in the middle: %d", code)
+		}
+		z := w.coordinator()
+		for i := 0; !z.Complete(); i++ {
+			m := w.begin(z, min(2, z.Left()))
+			if code, b := ask(s, w.path("proofs"), w.proofs(m)); code != 200 || !bytes.Equal(b, first[i]) {
+				t.Fatalf("message %d is answered otherwise: %d", i, code)
+			}
+			w.say(s, z, m)
+		}
+		if code, b := ask(s, w.path("sum"), w.exclude()); code != 200 {
+			t.Errorf("%d %s", code, b)
+		}
+	})
 }
 
 // skipped returns an exchange that has gone past some places by itself.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
@@ -54,7 +55,7 @@ func TestRoundsWaitForAnAggregatorThatCan(t *testing.T) {
 			return true
 		}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		bubble(t, c.name, func(t *testing.T) {
 			w := newWorld(t, dp.Distributed, dp.All, c.options...)
 			w.lacks, w.meddle = c.lacks, nil
 			w.startAggregator(nil)
@@ -71,23 +72,18 @@ func TestRoundsWaitForAnAggregatorThatCan(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var s wire.Status
-			for deadline := time.Now().Add(2 * time.Minute); !strings.Contains(s.Error, c.want); time.Sleep(time.Millisecond) {
-				if s, err = p.Show(wire.Digest(w.task)); err != nil || time.Now().After(deadline) {
-					t.Fatalf("error %q, %v; want %q", s.Error, err, c.want)
-				}
-			}
-			time.Sleep(30 * time.Millisecond) // some attempts more
-			s, _ = p.Show(wire.Digest(w.task))
+			w.await(p, func(s wire.Status) bool { return strings.Contains(s.Error, c.want) })
+			time.Sleep(time.Minute) // some attempts more
+			s, _ := p.Show(wire.Digest(w.task))
 			var opened int
 			for _, e := range w.disk.happened() {
 				if e == "POST /v1/rounds" {
 					opened++
 				}
 			}
-			w.disk.mu.Lock()
-			charged := len(w.disk.entries)
-			w.disk.mu.Unlock()
+			w.disk.Lock()
+			charged := len(w.disk.Log)
+			w.disk.Unlock()
 			if s.State != Running || s.Phase != "waiting" || s.Round != 0 || charged != 0 || opened != 0 {
 				t.Errorf("%+v: %d entries are charged, %d rounds opened", s, charged, opened)
 			}
@@ -110,52 +106,51 @@ func TestRoundsWaitForAnAggregatorThatCan(t *testing.T) {
 
 // An aggregator that has lost what it needs while a round was open keeps the round from being charged.
 func TestChargesWaitForAnAggregatorThatCan(t *testing.T) {
-	w := newWorld(t, dp.Distributed, dp.All, withProofs)
-	var asked, mended atomic.Int64
-	w.meddle = func(out http.ResponseWriter, q *http.Request) bool {
-		if q.URL.Path != exchange.AbilitiesPath || asked.Add(1) == 1 || mended.Load() == 1 {
-			return false
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Distributed, dp.All, withProofs)
+		var asked, mended atomic.Int64
+		w.meddle = func(out http.ResponseWriter, q *http.Request) bool {
+			if q.URL.Path != exchange.AbilitiesPath || asked.Add(1) == 1 || mended.Load() == 1 {
+				return false
+			}
+			_, _ = out.Write([]byte("{}"))
+			return true
 		}
-		_, _ = out.Write([]byte("{}"))
-		return true
-	}
-	p, err := w.start(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var s wire.Status
-	for deadline := time.Now().Add(2 * time.Minute); asked.Load() < 5 || s.Error == ""; time.Sleep(time.Millisecond) {
-		if s, err = p.Show(wire.Digest(w.task)); err != nil || time.Now().After(deadline) {
-			t.Fatalf("asked %d times: %+v, %v", asked.Load(), s, err)
+		p, err := w.start(nil)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	w.disk.mu.Lock()
-	charged := len(w.disk.entries)
-	w.disk.mu.Unlock()
-	if charged != 0 || !strings.Contains(s.Error, "no signing key") {
-		t.Errorf("%d entries are charged: %q", charged, s.Error)
-	}
-	mended.Store(1)
-	s = w.end(p)
-	w.check(s)
-	if s.Released != 3 || s.Error != "" {
-		t.Errorf("%+v", s)
-	}
+		s := w.await(p, func(s wire.Status) bool { return asked.Load() >= 5 && s.Error != "" })
+		w.disk.Lock()
+		charged := len(w.disk.Log)
+		w.disk.Unlock()
+		if charged != 0 || !strings.Contains(s.Error, "no signing key") {
+			t.Errorf("%d entries are charged: %q", charged, s.Error)
+		}
+		mended.Store(1)
+		s = w.end(p)
+		w.check(s)
+		if s.Released != 3 || s.Error != "" {
+			t.Errorf("%+v", s)
+		}
+	})
 }
 
 // An aggregator is not asked for what no sum needs.
 func TestPlainSumsAskNothing(t *testing.T) {
-	asked := false
-	w := newWorld(t, dp.Distributed, dp.All)
-	w.meddle = func(_ http.ResponseWriter, q *http.Request) bool {
-		asked = asked || q.URL.Path == exchange.AbilitiesPath
-		return false
-	}
-	w.lacks = func(c *aggregator.Config) { c.Key, c.Mark = nil, nil }
-	w.startAggregator(nil)
-	s := w.run()
-	w.check(s)
-	if s.Released != 3 || asked {
-		t.Errorf("asked %v: %+v", asked, s)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		asked := false
+		w := newWorld(t, dp.Distributed, dp.All)
+		w.meddle = func(_ http.ResponseWriter, q *http.Request) bool {
+			asked = asked || q.URL.Path == exchange.AbilitiesPath
+			return false
+		}
+		w.lacks = func(c *aggregator.Config) { c.Key, c.Mark = nil, nil }
+		w.startAggregator(nil)
+		s := w.run()
+		w.check(s)
+		if s.Released != 3 || asked {
+			t.Errorf("asked %v: %+v", asked, s)
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
@@ -12,51 +13,55 @@ import (
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/mechanism"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/lab/memory"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
 // With the tightest accountant a task says what its entries cost, and stops below
 // its budget.
 func TestRealAccountant(t *testing.T) {
-	a := new(account.Accountant)
-	w := newWorld(t, dp.Shuffle, dp.All)
-	w.config.Budget = ledger.Config{Accountant: a, Delta: 1e-6, MaxEps: 100}
-	s := w.run()
-	w.check(s)
-	var events dp.Sequence
-	m := &memory{w.disk, nil, t}
-	b, err := ledger.Verify(t.Context(), m, w.disk.mark, w.task.Population)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range b.Entries() {
-		events = append(events, e.Event)
-	}
-	want, err := a.Eps(events, 1e-6)
-	if err != nil || float64(s.Eps) != want.Eps || s.Method != want.Method || s.Charged != 3 {
-		t.Errorf("ε = %v by %s, want %v by %s (%v)", s.Eps, s.Method, want.Eps, want.Method, err)
-	}
-	show, err := ledger.Show(b, w.config.Budget, nil)
-	if err != nil || show.Spent.Eps != want.Eps || show.Tasks[0].Spent.Eps != want.Eps {
-		t.Errorf("%+v, %v", show, err)
-	}
-	w = newWorld(t, dp.Shuffle, dp.All)
-	w.config.Budget = ledger.Config{Accountant: a, Delta: 1e-6, MaxEps: want.Eps * .9}
-	if s := w.run(); s.State != Refused || s.Released != 2 || !(float64(s.Eps) <= want.Eps*.9) {
-		t.Errorf("%+v", s)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		a := new(account.Accountant)
+		w := newWorld(t, dp.Shuffle, dp.All)
+		w.config.Budget = ledger.Config{Accountant: a, Delta: 1e-6, MaxEps: 100}
+		s := w.run()
+		w.check(s)
+		var events dp.Sequence
+		m := w.disk.store(nil)
+		b, err := ledger.Verify(t.Context(), onLedger{m}, w.disk.mark, w.task.Population)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range b.Entries() {
+			events = append(events, e.Event)
+		}
+		want, err := a.Eps(events, 1e-6)
+		if err != nil || float64(s.Eps) != want.Eps || s.Method != want.Method || s.Charged != 3 {
+			t.Errorf("ε = %v by %s, want %v by %s (%v)", s.Eps, s.Method, want.Eps, want.Method, err)
+		}
+		show, err := ledger.Show(b, w.config.Budget, nil)
+		if err != nil || show.Spent.Eps != want.Eps || show.Tasks[0].Spent.Eps != want.Eps {
+			t.Errorf("%+v, %v", show, err)
+		}
+		w = newWorld(t, dp.Shuffle, dp.All)
+		w.config.Budget = ledger.Config{Accountant: a, Delta: 1e-6, MaxEps: want.Eps * .9}
+		if s := w.run(); s.State != Refused || s.Released != 2 || !(float64(s.Eps) <= want.Eps*.9) {
+			t.Errorf("%+v", s)
+		}
+	})
 }
 
-// On a real store: no ledger is made on the way, and a mark or a ledger that is
+// With a mark in a file: no ledger is made on the way, and a mark or a ledger that is
 // missing or older stops the start.
 func TestStoredLedger(t *testing.T) {
-	dir := t.TempDir()
-	mark := filepath.Join(dir, "mark")
-	db := openStore(t, filepath.Join(dir, "a"), "coordinator")
-	defer db.Close()
-	population := [16]byte{1}
-	open := func(db *store.Store) (*ledger.Journal, error) {
-		return OpenJournal(t.Context(), db, mark, population, limit(3))
+	mark := filepath.Join(t.TempDir(), "mark")
+	db := memory.NewDisk()
+	open := func(db *memory.Disk) (*ledger.Journal, error) {
+		log, err := OpenLog(t.Context(), &memory.Store{Disk: db})
+		if err != nil {
+			return nil, err
+		}
+		return ledger.OpenJournal(t.Context(), log, MarkFile(mark), [16]byte{1}, limit(3))
 	}
 	if _, err := open(db); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("without a mark: %v", err)
@@ -100,9 +105,7 @@ func TestStoredLedger(t *testing.T) {
 	if err != nil || m.Entries != 3 || m.Eps != 3 {
 		t.Errorf("%+v %v", m, err)
 	}
-	fresh := openStore(t, filepath.Join(dir, "b"), "coordinator")
-	defer fresh.Close()
-	if _, err := open(fresh); !errors.Is(err, ledger.ErrMark) {
+	if _, err := open(memory.NewDisk()); !errors.Is(err, ledger.ErrMark) {
 		t.Errorf("a fresh ledger under an old mark: %v", err)
 	}
 	if err := os.WriteFile(mark, []byte("{}"), 0o600); err != nil {
@@ -116,33 +119,35 @@ func TestStoredLedger(t *testing.T) {
 // Of a vector sum that relies on half of the clients, chance is credited among
 // that half: the others may stay away from all rounds but one client's.
 func TestChanceIsCreditedAmongHonestClientsOnly(t *testing.T) {
-	w := newWorld(t, dp.Distributed, dp.CheckIn, func(w *world) {
-		w.n, w.task.MinReports = 12, 4
-		p, err := vecsum.Tight(vecsum.Target{Eps: 5, Delta: 1e-6, Users: w.n, MinUsers: 4, Honest: .5, Dim: dim, Radius: 1})
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Distributed, dp.CheckIn, func(w *world) {
+			w.n, w.task.MinReports = 12, 4
+			p, err := vecsum.Tight(vecsum.Target{Eps: 5, Delta: 1e-6, Users: w.n, MinUsers: 4, Honest: .5, Dim: dim, Radius: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			sigma, _, err := p.Sigma(t.Context(), w.task.Delta, w.task.Rounds)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := mechanism.NewVectorSum(p, sigma)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.task.Mechanism = m.Describe()
+			w.present = func(_, client int64) bool { return client < 5 }
+		})
+		if s := w.run(); s.Released+s.Failed == 0 {
+			t.Fatalf("%+v", s)
 		}
-		sigma, _, err := p.Sigma(t.Context(), w.task.Delta, w.task.Rounds)
-		if err != nil {
-			t.Fatal(err)
+		for _, b := range w.disk.Log {
+			e, err := wire.Decode[wire.Entry](b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Event.Population > 6 {
+				t.Errorf("round %d is charged as %d of n = %d clients, of whom 6 are honest", e.Round, e.Event.Reports, e.Event.Population)
+			}
 		}
-		m, err := mechanism.NewVectorSum(p, sigma)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.task.Mechanism = m.Describe()
-		w.present = func(_, client int64) bool { return client < 5 }
 	})
-	if s := w.run(); s.Released+s.Failed == 0 {
-		t.Fatalf("%+v", s)
-	}
-	for _, b := range w.disk.entries {
-		e, err := wire.Decode[wire.Entry](b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if e.Event.Population > 6 {
-			t.Errorf("round %d is charged as %d of n = %d clients, of whom 6 are honest", e.Round, e.Event.Reports, e.Event.Population)
-		}
-	}
 }

@@ -27,7 +27,7 @@ func benchmarkRound(b *testing.B, clients, messages int64) {
 		return parts, nil
 	}
 	for b.Loop() {
-		w.disk = newDisk()
+		w.disk = newDisk(w.t)
 		w.task.Name += "x"
 		w.config.Signed = wire.Sign(w.key, wire.LabelTask, wire.Encode(w.task))
 		p, err := w.start(nil, func(c *Config) { c.Workers = 2 })

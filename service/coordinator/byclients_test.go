@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/rng"
@@ -104,141 +105,145 @@ func (s sender) halves(r twice) (part, share []byte) {
 // the aggregator leave out all of these, for the right reasons, and what is released of every round has the vectors and
 // the noise of exactly the others.
 func TestAttacksOnSumsWithNoiseOfClients(t *testing.T) {
-	w := newWorld(t, dp.Distributed, dp.CheckIn, receipts, withCorrelated, crowd(19, 4), byClients, small)
-	m := w.mech.(*mechanism.AggregatedSum)
-	bounds := [2]int64{m.Bound, m.NoiseBound()}
-	elsewhere, err := m.Proved([32]byte{99})
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := func(of *proved.Round, x [][]int64) (part, share []byte) {
-		share, part, err := of.Report(rng.Secure(), x...)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Distributed, dp.CheckIn, receipts, withCorrelated, crowd(19, 4), byClients, small)
+		m := w.mech.(*mechanism.AggregatedSum)
+		bounds := [2]int64{m.Bound, m.NoiseBound()}
+		elsewhere, err := m.Proved([32]byte{99})
 		if err != nil {
-			t.Error(err)
+			t.Fatal(err)
 		}
-		return part, share
-	}
-	// What a client whose task has no noise of clients sends: without noise, and filled up to the length.
-	bare, err := proved.New(proved.Config{Dim: m.Dim, Bound: m.Bound, Users: m.Users, Announcement: [32]byte{99}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	long := make([]int64, dim)
-	long[3] = -bounds[1] - 1
-	var seen [2][]byte
-	w.attack = func(place int, announcement [32]byte, of *proved.Round, x [][]int64, part, share []byte) ([]byte, []byte) {
-		s := newSender(t, announcement, m, bounds)
-		r := s.split(part, share)
-		if p, q := s.halves(r); place == 0 && (!slices.Equal(p, part) || !slices.Equal(q, share)) {
-			t.Error("the test does not make reports as clients do")
-		}
-		switch place {
-		case 1: // noise that is longer by one, with a proof for that
-			liar := newSender(t, announcement, m, [2]int64{m.Bound, bounds[1] + 3})
-			if liar.sizes != s.sizes {
-				t.Error("a longer noise has other sizes")
-			}
-			liar.share(&r, 1, long)
-			return s.halves(r)
-		case 2: // vector and noise in each other's place, which are not as long
-			r.public[0], r.public[1] = r.public[1], r.public[0]
-			r.inputs[0], r.inputs[1] = r.inputs[1], r.inputs[0]
-			return s.halves(r)
-		case 3: // another report's noise, and commitments that fit
-			p, q := other(of, x)
-			theirs := s.split(p, q)
-			r.public[1], r.inputs[1] = theirs.public[1], theirs.inputs[1]
-			return s.halves(r)
-		case 4: // the same, and commitments that do not
-			p, _ := other(of, x)
-			n := 16 + s.sizes[0].Public + s.sizes[0].Input[proved.Coordinator]
-			return slices.Concat(part[:n], p[n:len(p)-32], part[len(part)-32:]), share
-		case 5: // halves of two reports
-			p, _ := other(of, x)
-			return p, share
-		case 6: // another round's report
-			return other(elsewhere, x)
-		case 7: // another round's noise, and commitments that fit
-			p, q := other(elsewhere, x)
-			theirs := s.split(p, q)
-			r.public[1], r.inputs[1] = theirs.public[1], theirs.inputs[1]
-			r.nonce = theirs.nonce
-			s.share(&r, 0, x[0])
-			return s.halves(r)
-		case 8: // a vector that is too long, with noise that is not
-			liar := newSender(t, announcement, m, [2]int64{m.Bound + m.Bound/50, bounds[1]})
-			liar.share(&r, 0, []int64{m.Bound + m.Bound/100, 0, 0, 0, 0})
-			return s.halves(r)
-		case 9: // shifted noise
-			r.inputs[1][0][0]++
-			return s.halves(r)
-		case 10: // without noise
-			q, p, err := bare.Report(rng.Secure(), x[0])
+		other := func(of *proved.Round, x [][]int64) (part, share []byte) {
+			share, part, err := of.Report(rng.Secure(), x...)
 			if err != nil {
 				t.Error(err)
 			}
-			return append(p, make([]byte, len(part)-len(p))...), append(q, make([]byte, len(share)-len(q))...)
-		case 11: // an honest report
-			seen = [2][]byte{part, share}
-		case 12: // which another client replays
-			return seen[0], seen[1]
-		case 13: // its noise again, with another vector, under its nonce
-			r = s.split(seen[0], seen[1])
-			s.share(&r, 0, x[0])
-			return s.halves(r)
+			return part, share
 		}
-		return part, share
-	}
-	w.garbage[14] = 2 // to another key
-	s := w.run()
-	got := w.agg.Load().Snapshot().Refused
-	w.check(s, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14)
-	want := map[wire.Reason]int64{wire.BadProof: 5, wire.Unequal: 5, wire.SecondReport: 2, wire.WrongKey: 1}
-	for reason := range want {
-		want[reason] *= w.task.Rounds
-	}
-	if s.Released != w.task.Rounds || s.Failed != 0 || !maps.Equal(s.Rejected, want) {
-		t.Errorf("released %d, failed %v, rejected %v, want %v", s.Released, s.FailedBy, s.Rejected, want)
-	}
-	delete(got, wire.Closed)
-	if !maps.Equal(got, want) {
-		t.Errorf("the aggregator refuses %v, want %v", got, want)
-	}
+		// What a client whose task has no noise of clients sends: without noise, and filled up to the length.
+		bare, err := proved.New(proved.Config{Dim: m.Dim, Bound: m.Bound, Users: m.Users, Announcement: [32]byte{99}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		long := make([]int64, dim)
+		long[3] = -bounds[1] - 1
+		var seen [2][]byte
+		w.attack = func(place int, announcement [32]byte, of *proved.Round, x [][]int64, part, share []byte) ([]byte, []byte) {
+			s := newSender(t, announcement, m, bounds)
+			r := s.split(part, share)
+			if p, q := s.halves(r); place == 0 && (!slices.Equal(p, part) || !slices.Equal(q, share)) {
+				t.Error("the test does not make reports as clients do")
+			}
+			switch place {
+			case 1: // noise that is longer by one, with a proof for that
+				liar := newSender(t, announcement, m, [2]int64{m.Bound, bounds[1] + 3})
+				if liar.sizes != s.sizes {
+					t.Error("a longer noise has other sizes")
+				}
+				liar.share(&r, 1, long)
+				return s.halves(r)
+			case 2: // vector and noise in each other's place, which are not as long
+				r.public[0], r.public[1] = r.public[1], r.public[0]
+				r.inputs[0], r.inputs[1] = r.inputs[1], r.inputs[0]
+				return s.halves(r)
+			case 3: // another report's noise, and commitments that fit
+				p, q := other(of, x)
+				theirs := s.split(p, q)
+				r.public[1], r.inputs[1] = theirs.public[1], theirs.inputs[1]
+				return s.halves(r)
+			case 4: // the same, and commitments that do not
+				p, _ := other(of, x)
+				n := 16 + s.sizes[0].Public + s.sizes[0].Input[proved.Coordinator]
+				return slices.Concat(part[:n], p[n:len(p)-32], part[len(part)-32:]), share
+			case 5: // halves of two reports
+				p, _ := other(of, x)
+				return p, share
+			case 6: // another round's report
+				return other(elsewhere, x)
+			case 7: // another round's noise, and commitments that fit
+				p, q := other(elsewhere, x)
+				theirs := s.split(p, q)
+				r.public[1], r.inputs[1] = theirs.public[1], theirs.inputs[1]
+				r.nonce = theirs.nonce
+				s.share(&r, 0, x[0])
+				return s.halves(r)
+			case 8: // a vector that is too long, with noise that is not
+				liar := newSender(t, announcement, m, [2]int64{m.Bound + m.Bound/50, bounds[1]})
+				liar.share(&r, 0, []int64{m.Bound + m.Bound/100, 0, 0, 0, 0})
+				return s.halves(r)
+			case 9: // shifted noise
+				r.inputs[1][0][0]++
+				return s.halves(r)
+			case 10: // without noise
+				q, p, err := bare.Report(rng.Secure(), x[0])
+				if err != nil {
+					t.Error(err)
+				}
+				return append(p, make([]byte, len(part)-len(p))...), append(q, make([]byte, len(share)-len(q))...)
+			case 11: // an honest report
+				seen = [2][]byte{part, share}
+			case 12: // which another client replays
+				return seen[0], seen[1]
+			case 13: // its noise again, with another vector, under its nonce
+				r = s.split(seen[0], seen[1])
+				s.share(&r, 0, x[0])
+				return s.halves(r)
+			}
+			return part, share
+		}
+		w.garbage[14] = 2 // to another key
+		s := w.run()
+		got := w.agg.Load().Snapshot().Refused
+		w.check(s, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14)
+		want := map[wire.Reason]int64{wire.BadProof: 5, wire.Unequal: 5, wire.SecondReport: 2, wire.WrongKey: 1}
+		for reason := range want {
+			want[reason] *= w.task.Rounds
+		}
+		if s.Released != w.task.Rounds || s.Failed != 0 || !maps.Equal(s.Rejected, want) {
+			t.Errorf("released %d, failed %v, rejected %v, want %v", s.Released, s.FailedBy, s.Rejected, want)
+		}
+		delete(got, wire.Closed)
+		if !maps.Equal(got, want) {
+			t.Errorf("the aggregator refuses %v, want %v", got, want)
+		}
+	})
 }
 
 // A round of which fewer than n-min valid reports are left is not released, as too little noise would be in it, and
 // nothing of it is signed or held; one of n-min is. What was held before it is of no use any more.
 func TestTooFewReportsWithNoiseOfClients(t *testing.T) {
-	w := newWorld(t, dp.Distributed, dp.CheckIn, withCorrelated, crowd(5, 4), byClients)
-	var order [][32]byte
-	w.attack = func(place int, announcement [32]byte, _ *proved.Round, _ [][]int64, part, share []byte) ([]byte, []byte) {
-		if !slices.Contains(order, announcement) {
-			order = append(order, announcement)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Distributed, dp.CheckIn, withCorrelated, crowd(5, 4), byClients)
+		var order [][32]byte
+		w.attack = func(place int, announcement [32]byte, _ *proved.Round, _ [][]int64, part, share []byte) ([]byte, []byte) {
+			if !slices.Contains(order, announcement) {
+				order = append(order, announcement)
+			}
+			if place == 0 || place == 1 && len(order) == 3 {
+				share[200] ^= 1
+			}
+			return part, share
 		}
-		if place == 0 || place == 1 && len(order) == 3 {
-			share[200] ^= 1
+		w.fails = func(round int64) bool { return round == 3 }
+		s := w.run()
+		w.check(s, 0)
+		if s.Released != 4 || s.FailedBy[FailedTooFew] != 1 || s.Rejected[wire.Unequal] != 6 {
+			t.Errorf("released %d, failed %v, rejected %v", s.Released, s.FailedBy, s.Rejected)
 		}
-		return part, share
-	}
-	w.fails = func(round int64) bool { return round == 3 }
-	s := w.run()
-	w.check(s, 0)
-	if s.Released != 4 || s.FailedBy[FailedTooFew] != 1 || s.Rejected[wire.Unequal] != 6 {
-		t.Errorf("released %d, failed %v, rejected %v", s.Released, s.FailedBy, s.Rejected)
-	}
-	for _, r := range w.aggRecords() {
-		if (r.Summed == "") != (r.Round == 3) || (len(r.Agreed) == 0) != (r.Round == 3) {
-			t.Errorf("round %d: %+v", r.Round, r)
+		for _, r := range w.aggRecords() {
+			if (r.Summed == "") != (r.Round == 3) || (len(r.Agreed) == 0) != (r.Round == 3) {
+				t.Errorf("round %d: %+v", r.Round, r)
+			}
 		}
-	}
+	})
 }
 
 // A store of the coordinator that was restored from before a released round gives the same release again, or none,
 // also if the shuffler still has the round. Noise of the aggregators would be drawn again, so it is none then.
 func TestRestoredCoordinatorReleasesTheSame(t *testing.T) {
 	forgets := func(w *world) {
-		for _, name := range listed(w.disk.objects, "held/") {
-			delete(w.disk.objects, name)
+		for _, name := range listed(w.disk.Objects, "held/") {
+			delete(w.disk.Objects, name)
 		}
 	}
 	for name, c := range map[string]struct {
@@ -278,7 +283,7 @@ func TestRestoredCoordinatorReleasesTheSame(t *testing.T) {
 						if state, err = r.encode(); err != nil {
 							t.Error(err)
 						}
-						values, objects = maps.Clone(w.disk.values), maps.Clone(w.disk.objects)
+						values, objects = maps.Clone(w.disk.Values), maps.Clone(w.disk.Objects)
 					}
 				}
 				first := w.run()
@@ -287,9 +292,9 @@ func TestRestoredCoordinatorReleasesTheSame(t *testing.T) {
 				}
 				w.disk.released = nil
 				values[stateKey(id)] = state
-				w.disk.values, w.disk.objects = values, objects
-				for key := range w.disk.leases {
-					delete(w.disk.leases, key)
+				w.disk.Values, w.disk.Objects = values, objects
+				for key := range w.disk.Leases {
+					delete(w.disk.Leases, key)
 				}
 				c.restored(w)
 				if failed != "" {

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/longtest"
@@ -23,10 +24,13 @@ func TestCrashAnywhere(t *testing.T) {
 		{dp.Distributed, dp.CheckIn, []option{receipts, withCorrelated, void(2)}},
 		{dp.Distributed, dp.CheckIn, []option{receipts, withCorrelated, void(2), byClients}},
 		{dp.Shuffle, dp.All, []option{tokens}}, {dp.Distributed, dp.All, []option{tokens}}, {dp.Distributed, dp.All, []option{tokens, receipts, withProofs, small}}} {
-		t.Run(fmt.Sprintf("%s %s %d", c.trust, c.p, len(c.with)), func(t *testing.T) {
+		bubble(t, fmt.Sprintf("%s %s %d", c.trust, c.p, len(c.with)), func(t *testing.T) {
 			total, step := 0, stride()
-			if c.p == dp.CheckIn {
-				step *= longtest.Pick(3, 1)
+			switch {
+			case c.p == dp.CheckIn:
+				step *= longtest.Pick(2, 1)
+			case c.trust == dp.Shuffle && c.p == dp.All && c.with == nil && !testing.Short():
+				step = 1 // it is cheap, so none is skipped here
 			}
 			for _, after := range []bool{false, true} {
 				for at := 1; ; at += step {
@@ -34,8 +38,6 @@ func TestCrashAnywhere(t *testing.T) {
 					crash := &stop{At: at, After: after}
 					s := w.crashed(crash)
 					w.check(s)
-					w.server.Close()
-					w.peer.Close()
 					if t.Failed() {
 						t.Fatalf("crash at operation %d (%s), after: %t", at, crash.Name, after)
 					}
@@ -54,16 +56,18 @@ func TestCrashAnywhere(t *testing.T) {
 
 // Coordinator and aggregator crash again and again, wherever they are.
 func TestManyCrashes(t *testing.T) {
-	for seed := range uint64(400 / (stride() * stride())) {
-		with := []option{small, receipts}
-		if seed%4 == 3 {
-			with = append(with, withProofs)
+	synctest.Test(t, func(t *testing.T) {
+		for seed := range longtest.Pick3(uint64(8), 25, 400) {
+			with := []option{small, receipts}
+			if seed%4 == 3 {
+				with = append(with, withProofs)
+			}
+			if seed%8 >= 4 {
+				with = append(with, tokens)
+			}
+			manyCrashes(t, seed, newWorld(t, []dp.Trust{dp.Shuffle, dp.Distributed}[seed%2], dp.All, with...))
 		}
-		if seed%8 >= 4 {
-			with = append(with, tokens)
-		}
-		manyCrashes(t, seed, newWorld(t, []dp.Trust{dp.Shuffle, dp.Distributed}[seed%2], dp.All, with...))
-	}
+	})
 }
 
 // The same where sums are held for later rounds.
@@ -118,8 +122,6 @@ func manyCrashes(t *testing.T, seed uint64, w *world) {
 		w.startAggregator(nil)
 	}
 	w.check(w.run())
-	w.server.Close()
-	w.peer.Close()
 	if t.Failed() {
 		t.Fatalf("seed %d", seed)
 	}
@@ -148,9 +150,9 @@ func (w *world) crashed(crash *stop) wire.Status {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		w.disk.mu.Lock()
-		begun := len(w.disk.values) > 0
-		w.disk.mu.Unlock()
+		w.disk.Lock()
+		begun := len(w.disk.Values) > 0
+		w.disk.Unlock()
 		if begun {
 			w.fsck()
 		}
@@ -173,10 +175,10 @@ func TestFailAnywhere(t *testing.T) {
 		if i == 4 {
 			with = append(with, byClients)
 		}
-		t.Run(fmt.Sprintf("%s %d", trust, i), func(t *testing.T) {
+		bubble(t, fmt.Sprintf("%s %d", trust, i), func(t *testing.T) {
 			step := stride()
 			if participation == dp.CheckIn {
-				step *= longtest.Pick(3, 1)
+				step *= longtest.Pick(2, 1)
 			}
 			for _, after := range []bool{false, true} {
 				for at := 1; ; at += step {
@@ -184,8 +186,6 @@ func TestFailAnywhere(t *testing.T) {
 					crash := &stop{At: at, After: after, Once: true}
 					s := w.crashed(crash)
 					w.check(s)
-					w.server.Close()
-					w.peer.Close()
 					if t.Failed() {
 						t.Fatalf("failure at operation %d (%s), after: %t", at, crash.Name, after)
 					}
@@ -230,7 +230,7 @@ func aggregatorCrashes(t *testing.T, once bool, p dp.Participation, with ...opti
 	t.Helper()
 	step := stride()
 	if p == dp.CheckIn {
-		step *= longtest.Pick(3, 1)
+		step *= longtest.Pick(2, 1)
 	}
 	for _, after := range []bool{false, true} {
 		for at := 1; ; at += step {
@@ -242,8 +242,6 @@ func aggregatorCrashes(t *testing.T, once bool, p dp.Participation, with ...opti
 			}
 			w.startAggregator(crash)
 			w.check(w.run())
-			w.server.Close()
-			w.peer.Close()
 			if t.Failed() {
 				t.Fatalf("crash at operation %d (%s), after: %t", at, crash.Name, after)
 			}

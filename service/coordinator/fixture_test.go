@@ -14,11 +14,13 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/memnet"
 	"github.com/riffle-dp/riffle/learn/optimize"
 	"github.com/riffle-dp/riffle/learn/schedule"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
@@ -42,6 +44,28 @@ func TestMain(m *testing.M) {
 		loadMain()
 	}
 	goleak.VerifyTestMain(m)
+}
+
+// bubble runs a subtest in a bubble, where hours pass at once.
+func bubble(t *testing.T, name string, f func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+}
+
+// within is how long a task may take. In a bubble that is its time, so no test hangs.
+const within = time.Hour
+
+// until lets the bubble's time pass until f holds. It asks f while all wait.
+func until(t testing.TB, f func() bool) {
+	t.Helper()
+	for late := time.Now().Add(within); ; time.Sleep(10 * time.Millisecond) {
+		if synctest.Wait(); f() {
+			return
+		}
+		if time.Now().After(late) {
+			t.Fatal("it does not come")
+		}
+	}
 }
 
 // plain counts ε₀ of every report and 1/σ² of every sum: enough to see a budget end.
@@ -95,9 +119,17 @@ func (s *Service) Wait(ctx context.Context, id [32]byte) (wire.Status, error) {
 	}
 }
 
+// await lets time pass until the task's status is such, and returns it.
+func (w *world) await(p *process, f func(wire.Status) bool) (s wire.Status) {
+	w.t.Helper()
+	until(w.t, func() bool { s, _ = p.Show(wire.Digest(w.task)); return f(s) })
+	return s
+}
+
 // world is a task with its shuffler, and the reports of all its rounds.
 type world struct {
 	t       testing.TB
+	net     *memnet.Network
 	key     ed25519.PrivateKey
 	ring    *envelope.Keyring
 	second  *envelope.Keyring
@@ -135,7 +167,7 @@ type option func(*world)
 
 func newWorld(t testing.TB, trust dp.Trust, participation dp.Participation, options ...option) *world {
 	t.Helper()
-	w := &world{t: t, n: 8, disk: newDisk(), garbage: map[int]int{}}
+	w := &world{t: t, net: memnet.New(), n: 8, disk: newDisk(t), garbage: map[int]int{}}
 	w.key, w.ring, w.second, w.aggKey = signer(t), ring(t), ring(t), signer(t)
 	w.task = wire.Task{Population: wire.ID{1}, Name: "test", Trust: trust, Participation: participation,
 		MinReports: 3, Rounds: 3, Delta: 1e-6}
@@ -174,29 +206,25 @@ func newWorld(t testing.TB, trust dp.Trust, participation dp.Participation, opti
 		w.bureau.enrol(w)
 	}
 	public := w.key.Public().(ed25519.PublicKey)
-	w.server = httptest.NewServer(w.sh.Handler(public, false))
-	w.peer = httptest.NewServer(w.sh.Handler(public, true))
-	t.Cleanup(w.server.Close)
-	t.Cleanup(w.peer.Close)
+	w.server = w.net.Serve(t, w.sh.Handler(public, false))
+	w.peer = w.net.Serve(t, w.sh.Handler(public, true))
 	w.sh.Asked = func(method, path string) { w.disk.event(method + " " + path) }
 	if trust == dp.Distributed {
 		w.aggDisk = newAggDisk()
 		w.startAggregator(nil)
-		w.aggHTTP = httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, q *http.Request) {
+		w.aggHTTP = w.net.Serve(t, http.HandlerFunc(func(out http.ResponseWriter, q *http.Request) {
 			if w.meddle == nil || !w.meddle(out, q) {
 				w.agg.Load().PeerHandler().ServeHTTP(out, q)
 			}
 		}))
-		t.Cleanup(w.aggHTTP.Close)
 	}
 	return w
 }
 
 func (w *world) startAggregator(crash *stop) {
 	w.t.Helper()
-	disk := &aggMemory{w.aggDisk, crash}
 	c := aggregator.Config{Coordinator: w.key.Public().(ed25519.PublicKey), Keyring: w.second, Workers: 2,
-		Shuffler: batch.Source{URL: w.peer.URL, Key: w.sh.Public, Client: client(w.t, crash), Registrar: w.bureau.key()}, Store: disk, Mark: disk, Key: w.aggKey}
+		Shuffler: batch.Source{URL: w.peer.URL, Key: w.sh.Public, Client: w.client(crash), Registrar: w.bureau.key()}, Store: w.aggDisk.store(crash), Mark: w.aggDisk.marks(crash), Key: w.aggKey}
 	if w.lacks != nil {
 		w.lacks(&c)
 	}
@@ -261,10 +289,8 @@ func ring(t testing.TB) *envelope.Keyring {
 }
 
 // client makes a client whose requests a crash stops.
-func client(t testing.TB, crash *stop) *http.Client {
-	base := &http.Transport{}
-	t.Cleanup(base.CloseIdleConnections)
-	return &http.Client{Transport: transport{crash, base}}
+func (w *world) client(crash *stop) *http.Client {
+	return &http.Client{Transport: transport{crash, w.net.Client(w.t).Transport}}
 }
 
 // report is message j, from 0, of a client's report in a round, in the clear; the same whenever it
@@ -419,20 +445,20 @@ type process struct {
 // start runs a coordinator on the world's disk; crash may stop it.
 func (w *world) start(crash *stop, change ...func(*Config)) (*process, error) {
 	ctx, cancel := context.WithCancel(context.Background())
+	w.t.Cleanup(cancel)
 	if crash != nil {
 		crash.Died = cancel
 	}
-	m := &memory{w.disk, crash, w.t}
-	journal, err := ledger.OpenJournal(ctx, m, m, w.task.Population, w.budget())
+	journal, err := w.disk.journal(ctx, crash, w.task.Population, w.budget())
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	c := Config{Key: w.key, Keyring: w.ring, Store: m, Journal: journal, Tasks: []Job{w.config}, Workers: 3, Promises: memoryPromises{w.disk, crash},
-		Shuffler: batch.Source{URL: w.server.URL, Key: w.sh.Public, Client: client(w.t, crash), Registrar: w.bureau.key()},
-		LeaseTTL: 50 * time.Millisecond, Backoff: time.Millisecond, Poll: time.Second, AnnounceLedger: w.tells}
+	c := Config{Key: w.key, Keyring: w.ring, Store: w.disk.store(crash), Journal: journal, Tasks: []Job{w.config}, Workers: 3, Promises: memoryPromises{w.disk, crash},
+		Shuffler:       batch.Source{URL: w.server.URL, Key: w.sh.Public, Client: w.client(crash), Registrar: w.bureau.key()},
+		AnnounceLedger: w.tells}
 	if w.aggHTTP != nil {
-		c.Aggregator = &Aggregator{URL: w.aggHTTP.URL, Client: client(w.t, crash), Key: w.aggKey.Public().(ed25519.PublicKey)}
+		c.Aggregator = &Aggregator{URL: w.aggHTTP.URL, Client: w.client(crash), Key: w.aggKey.Public().(ed25519.PublicKey)}
 	}
 	for _, f := range change {
 		f(&c)
@@ -458,7 +484,7 @@ func (w *world) budget() ledger.Config {
 // end waits for the task to end and stops the process.
 func (w *world) end(p *process) wire.Status {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	s, err := p.Wait(ctx, wire.Digest(w.task))
 	if err != nil {
@@ -558,10 +584,10 @@ func (w *world) check(s wire.Status, skip ...int) {
 	if s.State != Done || s.Model != model {
 		w.t.Errorf("the task is %s (%s) in round %d with model %x, want %x", s.State, s.Why, s.Round, s.Model[:6], model[:6])
 	}
-	if len(w.disk.entries) != len(entries) {
-		w.t.Fatalf("%d entries are charged, want %d", len(w.disk.entries), len(entries))
+	if len(w.disk.Log) != len(entries) {
+		w.t.Fatalf("%d entries are charged, want %d", len(w.disk.Log), len(entries))
 	}
-	for i, b := range w.disk.entries {
+	for i, b := range w.disk.Log {
 		e, err := wire.Decode[wire.Entry](b)
 		if err != nil || e.Round != entries[i].Round || e.Event != entries[i].Event || e.Times != entries[i].Times {
 			w.t.Errorf("entry %d is %+v (%v), want %+v", i, e, err, entries[i])
@@ -580,11 +606,7 @@ func (w *world) check(s wire.Status, skip ...int) {
 }
 
 // problems is what Check finds.
-func problems(s storage, j *ledger.Journal, task wire.Task) (found []string) {
-	var kept promiseStore
-	if m, ok := s.(*memory); ok {
-		kept = memoryPromises{m.disk, nil}
-	}
+func problems(s storage, kept promiseStore, j *ledger.Journal, task wire.Task) (found []string) {
 	j.View(func(b *ledger.Book) {
 		Check(context.Background(), s, b, kept, task, func(where, format string, args ...any) {
 			found = append(found, where+": "+fmt.Sprintf(format, args...))
@@ -593,16 +615,20 @@ func problems(s storage, j *ledger.Journal, task wire.Task) (found []string) {
 	return found
 }
 
-// fsck checks what is stored.
+// found is what fsck finds.
+func (w *world) found() []string {
+	w.t.Helper()
+	j, err := w.disk.journal(context.Background(), nil, w.task.Population, w.budget())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return problems(w.disk.store(nil), memoryPromises{w.disk, nil}, j, w.task)
+}
+
+// fsck holds that fsck finds nothing.
 func (w *world) fsck() {
 	w.t.Helper()
-	m := &memory{w.disk, nil, w.t}
-	j, err := ledger.OpenJournal(context.Background(), m, m, w.task.Population, w.budget())
-	if err != nil {
-		w.t.Error(err)
-		return
-	}
-	for _, p := range problems(m, j, w.task) {
+	for _, p := range w.found() {
 		w.t.Error(p)
 	}
 }
@@ -613,8 +639,7 @@ func (w *world) fsckAggregator() {
 	if w.aggDisk == nil {
 		return
 	}
-	m := &aggMemory{w.aggDisk, nil}
-	_, err := aggregator.Check(context.Background(), m, m, func(where, format string, args ...any) {
+	_, err := aggregator.Check(context.Background(), w.aggDisk.store(nil), w.aggDisk.marks(nil), func(where, format string, args ...any) {
 		w.t.Errorf("aggregator: %s: %s", where, fmt.Sprintf(format, args...))
 	})
 	if err != nil {

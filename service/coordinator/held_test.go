@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/rng"
@@ -77,11 +76,12 @@ func byClients(w *world) {
 	w.task.Mechanism = m.Describe()
 }
 
-// whoAdds runs a test of correlated noise with that of the aggregators, and with that of clients.
+// whoAdds runs a test of correlated noise with that of the aggregators, and with that of clients, each
+// in a bubble.
 func whoAdds(t *testing.T, f func(t *testing.T, by ...option)) {
 	t.Helper()
-	t.Run("noise by aggregators", func(t *testing.T) { f(t, withCorrelated) })
-	t.Run("noise by clients", func(t *testing.T) { f(t, withCorrelated, byClients) })
+	bubble(t, "noise by aggregators", func(t *testing.T) { f(t, withCorrelated) })
+	bubble(t, "noise by clients", func(t *testing.T) { f(t, withCorrelated, byClients) })
 }
 
 // sent says whether clients send the noise.
@@ -221,18 +221,18 @@ func (w *world) checkMixed(out ...int) {
 	if len(w.aggDisk.changed) > 0 {
 		w.t.Errorf("the aggregator has changed what it promised: %v", w.aggDisk.changed)
 	}
-	if len(listed(w.disk.objects, "noise/"))+len(listed(w.disk.objects, "held/")) > 0 {
+	if len(listed(w.disk.Objects, "noise/"))+len(listed(w.disk.Objects, "held/")) > 0 {
 		w.run() // it deletes what a crash has left
 	}
-	if left := append(listed(w.disk.objects, "noise/"), listed(w.disk.objects, "held/")...); len(left) > 0 {
+	if left := append(listed(w.disk.Objects, "noise/"), listed(w.disk.Objects, "held/")...); len(left) > 0 {
 		w.t.Errorf("the coordinator keeps secrets of a task that has ended: %v", left)
 	}
 	w.startAggregator(nil)
-	if left := listed(w.aggDisk.objects, "noise/"); len(left) > 0 {
+	if left := listed(w.aggDisk.Objects, "noise/"); len(left) > 0 {
 		w.t.Errorf("the aggregator keeps noise of rounds that were released: %v", left)
 	}
 	// The rounds before the last one's band were deleted when it was prepared.
-	if left := listed(w.aggDisk.objects, "held/"); len(left) > len(w.task.Mechanism.Weights)+1 {
+	if left := listed(w.aggDisk.Objects, "held/"); len(left) > len(w.task.Mechanism.Weights)+1 {
 		w.t.Errorf("the aggregator holds %d sums", len(left))
 	}
 }
@@ -272,7 +272,7 @@ func TestCorrelatedSums(t *testing.T) {
 // holds returns the rounds whose sums the aggregator holds.
 func (w *world) holds() (rounds []int64) {
 	records := w.aggRecords()
-	for _, name := range listed(w.aggDisk.objects, "held/") {
+	for _, name := range listed(w.aggDisk.Objects, "held/") {
 		var a hash
 		if err := a.UnmarshalText([]byte(name[len("held/"):][:64])); err != nil {
 			w.t.Fatal(err)
@@ -285,10 +285,6 @@ func (w *world) holds() (rounds []int64) {
 
 // A held sum is deleted once no round needs it.
 func TestHeldSumsGo(t *testing.T) {
-	whoAdds(t, heldSumsGo)
-}
-
-func heldSumsGo(t *testing.T, by ...option) {
 	for name, c := range map[string]struct {
 		with             []option
 		own, aggregators [][]int64 // held after the end of each round, from 1
@@ -299,26 +295,28 @@ func heldSumsGo(t *testing.T, by ...option) {
 		"failed": {[]option{failing(3)}, [][]int64{{1}, {1, 2}, nil, {4}, {4, 5}}, [][]int64{{1}, {1, 2}, {1, 2}, {2, 4}, {4, 5}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, dp.Distributed, dp.CheckIn, append(by, c.with...)...)
-			var own, theirs [][]int64
-			w.disk.released = func(r record) {
-				if r.Open != nil || r.Round == 0 || int64(len(own)) == r.Round {
-					return
-				}
-				var rounds []int64
-				for _, h := range r.Held {
-					rounds = append(rounds, h.Round)
-					if w.disk.objects[heldName(wire.Digest(w.task), h.Share)] == nil {
-						t.Errorf("after round %d the sum of round %d is not held", r.Round, h.Round)
+			whoAdds(t, func(t *testing.T, by ...option) {
+				w := newWorld(t, dp.Distributed, dp.CheckIn, append(by, c.with...)...)
+				var own, theirs [][]int64
+				w.disk.released = func(r record) {
+					if r.Open != nil || r.Round == 0 || int64(len(own)) == r.Round {
+						return
 					}
+					var rounds []int64
+					for _, h := range r.Held {
+						rounds = append(rounds, h.Round)
+						if w.disk.Objects[heldName(wire.Digest(w.task), h.Share)] == nil {
+							t.Errorf("after round %d the sum of round %d is not held", r.Round, h.Round)
+						}
+					}
+					own, theirs = append(own, rounds), append(theirs, w.holds())
 				}
-				own, theirs = append(own, rounds), append(theirs, w.holds())
-			}
-			w.check(w.run())
-			same := func(a, b []int64) bool { return slices.Equal(a, b) }
-			if !slices.EqualFunc(own, c.own, same) || !slices.EqualFunc(theirs, c.aggregators, same) {
-				t.Errorf("held after each round are %v and %v, want %v and %v", own, theirs, c.own, c.aggregators)
-			}
+				w.check(w.run())
+				same := func(a, b []int64) bool { return slices.Equal(a, b) }
+				if !slices.EqualFunc(own, c.own, same) || !slices.EqualFunc(theirs, c.aggregators, same) {
+					t.Errorf("held after each round are %v and %v, want %v and %v", own, theirs, c.own, c.aggregators)
+				}
+			})
 		})
 	}
 }
@@ -326,10 +324,6 @@ func heldSumsGo(t *testing.T, by ...option) {
 // Where a held sum is lost or changed, the next release is made without earlier ones: of the
 // coordinator's the round is released so, and one that the aggregator misses costs a round. Models are right.
 func TestHeldSumsAreLost(t *testing.T) {
-	whoAdds(t, heldSumsAreLost)
-}
-
-func heldSumsAreLost(t *testing.T, by ...option) {
 	gone := func(objects map[string][]byte, name string) { delete(objects, name) }
 	changed := func(objects map[string][]byte, name string) {
 		objects[name] = slices.Clone(objects[name])
@@ -341,34 +335,36 @@ func heldSumsAreLost(t *testing.T, by ...option) {
 	}{"coordinator's, gone": {false, gone}, "coordinator's, changed": {false, changed}, "aggregator's, gone": {true, gone}, "aggregator's, changed": {true, changed}} {
 		for which := range 2 {
 			t.Run(fmt.Sprintf("%s %d", name, which), func(t *testing.T) {
-				w := newWorld(t, dp.Distributed, dp.CheckIn, by...)
-				done := false
-				w.disk.released = func(r record) {
-					if r.Round != 2 || r.Open != nil || done {
-						return
+				whoAdds(t, func(t *testing.T, by ...option) {
+					w := newWorld(t, dp.Distributed, dp.CheckIn, by...)
+					done := false
+					w.disk.released = func(r record) {
+						if r.Round != 2 || r.Open != nil || done {
+							return
+						}
+						done = true
+						objects := w.disk.Objects
+						if c.theirs {
+							w.aggDisk.Lock()
+							defer w.aggDisk.Unlock()
+							objects = w.aggDisk.Objects
+						}
+						names := listed(objects, "held/")
+						if len(names) != 2 {
+							t.Fatalf("held: %v", names)
+						}
+						c.spoil(objects, names[which])
 					}
-					done = true
-					objects := w.disk.objects
-					if c.theirs {
-						w.aggDisk.mu.Lock()
-						defer w.aggDisk.mu.Unlock()
-						objects = w.aggDisk.objects
+					if w.forgets = map[int64]bool{3: true}; c.theirs {
+						w.forgets = nil
+						w.fails = func(round int64) bool { return round == 3 }
 					}
-					names := listed(objects, "held/")
-					if len(names) != 2 {
-						t.Fatalf("held: %v", names)
+					s := w.run()
+					w.check(s)
+					if c.theirs && (s.Released != 4 || s.FailedBy[FailedUnequal] != 1) || !c.theirs && s.Released != 5 {
+						t.Errorf("released %d, failed %v: %s", s.Released, s.FailedBy, s.Failure)
 					}
-					c.spoil(objects, names[which])
-				}
-				if w.forgets = map[int64]bool{3: true}; c.theirs {
-					w.forgets = nil
-					w.fails = func(round int64) bool { return round == 3 }
-				}
-				s := w.run()
-				w.check(s)
-				if c.theirs && (s.Released != 4 || s.FailedBy[FailedUnequal] != 1) || !c.theirs && s.Released != 5 {
-					t.Errorf("released %d, failed %v: %s", s.Released, s.FailedBy, s.Failure)
-				}
+				})
 			})
 		}
 	}
@@ -400,27 +396,25 @@ func heldSumsAreChecked(t *testing.T, by ...option) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for s, _ := p.Show(wire.Digest(w.task)); s.Round < 2; s, _ = p.Show(wire.Digest(w.task)) {
-		time.Sleep(time.Millisecond)
-	}
+	w.await(p, func(s wire.Status) bool { return s.Round >= 2 })
 	p.stop()
 	<-p.done
 	if found := w.found(); len(found) != 0 {
 		t.Fatalf("before: %q", found)
 	}
-	rec, err := decodeRecord(w.disk.values[stateKey(wire.Digest(w.task))])
+	rec, err := decodeRecord(w.disk.Values[stateKey(wire.Digest(w.task))])
 	if err != nil || len(rec.Held) == 0 {
 		t.Fatalf("%+v, %v", rec, err)
 	}
 	name := heldName(wire.Digest(w.task), rec.Held[0].Share)
-	whole := w.disk.objects[name]
-	if w.disk.objects[name] = []byte("other"); len(w.found()) != 1 {
+	whole := w.disk.Objects[name]
+	if w.disk.Objects[name] = []byte("other"); len(w.found()) != 1 {
 		t.Errorf("a changed sum: %q", w.found())
 	}
-	if delete(w.disk.objects, name); len(w.found()) != 1 {
+	if delete(w.disk.Objects, name); len(w.found()) != 1 {
 		t.Errorf("a lost sum: %q", w.found())
 	}
-	w.disk.objects[name] = whole
+	w.disk.Objects[name] = whole
 	for what, change := range map[string]func(*record){
 		"out of order":     func(r *record) { r.Held = append(r.Held, r.Held[0]) },
 		"of a later round": func(r *record) { r.Held = []heldSum{{Round: r.Round + 1, Share: hash{1}}} },
@@ -449,8 +443,8 @@ func TestStepsThatAreTakenBackAreMixed(t *testing.T) {
 func stepsThatAreTakenBackAreMixed(t *testing.T, by ...option) {
 	w := newWorld(t, dp.Distributed, dp.CheckIn, by...)
 	w.config.Evaluate = func([]float32) any {
-		w.disk.mu.Lock()
-		defer w.disk.mu.Unlock()
+		w.disk.Lock()
+		defer w.disk.Unlock()
 		if len(w.sums) == 3 {
 			return -1.
 		}
@@ -477,16 +471,14 @@ func stoppedTaskHoldsNothing(t *testing.T, by ...option) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for s, _ := p.Show(wire.Digest(w.task)); s.Round < 2; s, _ = p.Show(wire.Digest(w.task)) {
-		time.Sleep(time.Millisecond)
-	}
+	w.await(p, func(s wire.Status) bool { return s.Round >= 2 })
 	if err := p.Stop(t.Context(), wire.Digest(w.task), "enough"); err != nil {
 		t.Fatal(err)
 	}
 	if s := w.end(p); s.State != Stopped || s.Round > 3 {
 		t.Errorf("%+v", s)
 	}
-	if left := append(listed(w.disk.objects, "held/"), listed(w.disk.objects, "noise/")...); len(left) > 0 {
+	if left := append(listed(w.disk.Objects, "held/"), listed(w.disk.Objects, "noise/")...); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
 }

@@ -8,16 +8,23 @@ import (
 
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/mark"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
+// entries is a store's ledger; it is a *store.Store, except in tests.
+type entries interface {
+	LastEntry(ctx context.Context) (uint64, error)
+	mark.Log
+}
+
 // OpenLog opens a store's ledger as a journal's log.
-func OpenLog(ctx context.Context, s *store.Store) (ledger.Log, error) {
+func OpenLog(ctx context.Context, s entries) (ledger.Log, error) {
 	_, err := s.LastEntry(ctx)
 	return onLedger{s}, err
 }
 
-type onLedger struct{ s *store.Store }
+type onLedger struct{ s entries }
 
 func (o onLedger) Append(ctx context.Context, after int64, data []byte) error {
 	if after < 0 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
@@ -21,7 +22,7 @@ func several(w *world) { w.task.Messages = 3 }
 func TestRoundsOfSeveralMessages(t *testing.T) {
 	for _, trust := range []dp.Trust{dp.Shuffle, dp.Local} {
 		for _, p := range []dp.Participation{dp.All, dp.Sampled, dp.CheckIn, dp.Once} {
-			t.Run(string(trust)+" "+string(p), func(t *testing.T) {
+			bubble(t, string(trust)+" "+string(p), func(t *testing.T) {
 				w := newWorld(t, trust, p, several)
 				s := w.run()
 				w.check(s)
@@ -35,7 +36,7 @@ func TestRoundsOfSeveralMessages(t *testing.T) {
 				if s.Released != 3 || s.Reports != reports || s.Failed+s.Void != 0 {
 					t.Errorf("%d reports: %+v", reports, s)
 				}
-				for i, b := range w.disk.entries {
+				for i, b := range w.disk.Log {
 					e, err := wire.Decode[wire.Entry](b)
 					if err != nil || e.Times != 3 || e.Event.Participation != dp.All || e.Event.Reports != 0 && e.Event.Reports != e.Event.Population {
 						t.Errorf("entry %d is %+v, %v", i, e, err)
@@ -49,58 +50,66 @@ func TestRoundsOfSeveralMessages(t *testing.T) {
 // A message that cannot be opened, or is of something else, is left out by itself. The others of
 // its client count, but no client counts for a part of its report.
 func TestBadMessagesAreLeftOut(t *testing.T) {
-	w := newWorld(t, dp.Shuffle, dp.All, several)
-	w.garbage[2], w.garbage[9] = 1, 2 // of 24 messages
-	s := w.run()
-	w.check(s, 2, 9)
-	if s.Reports != 3*7 || fmt.Sprint(s.Rejected) != fmt.Sprint(map[wire.Reason]int64{wire.OutOfRange: 3, wire.WrongKey: 3}) {
-		t.Errorf("%d reports, rejected %v", s.Reports, s.Rejected)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Shuffle, dp.All, several)
+		w.garbage[2], w.garbage[9] = 1, 2 // of 24 messages
+		s := w.run()
+		w.check(s, 2, 9)
+		if s.Reports != 3*7 || fmt.Sprint(s.Rejected) != fmt.Sprint(map[wire.Reason]int64{wire.OutOfRange: 3, wire.WrongKey: 3}) {
+			t.Errorf("%d reports, rejected %v", s.Reports, s.Rejected)
+		}
+	})
 }
 
 // Recorded messages come by their places in the batch, run after run.
 func TestRecordOfSeveralMessages(t *testing.T) {
-	w := newWorld(t, dp.Shuffle, dp.All, several)
-	next := map[int64]int64{}
-	w.config.Record = func(_ [32]byte, round, at int64, r *randomizer.Report) error {
-		a := w.sh.Opened[round-1]
-		who, message := w.batched(a)
-		if want := w.report(round, who[at], a.ModelDigest, message[at]); at != next[round] || fmt.Sprint(want.Value) != fmt.Sprint(r.Value) {
-			t.Errorf("round %d: another report at place %d, after %d", round, at, next[round])
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Shuffle, dp.All, several)
+		next := map[int64]int64{}
+		w.config.Record = func(_ [32]byte, round, at int64, r *randomizer.Report) error {
+			a := w.sh.Opened[round-1]
+			who, message := w.batched(a)
+			if want := w.report(round, who[at], a.ModelDigest, message[at]); at != next[round] || fmt.Sprint(want.Value) != fmt.Sprint(r.Value) {
+				t.Errorf("round %d: another report at place %d, after %d", round, at, next[round])
+			}
+			next[round]++
+			return nil
 		}
-		next[round]++
-		return nil
-	}
-	w.check(w.run())
-	for round := int64(1); round <= 3; round++ {
-		if next[round] != 24 {
-			t.Errorf("round %d: %d messages are recorded", round, next[round])
+		w.check(w.run())
+		for round := int64(1); round <= 3; round++ {
+			if next[round] != 24 {
+				t.Errorf("round %d: %d messages are recorded", round, next[round])
+			}
 		}
-	}
+	})
 }
 
 // A shuffler whose batch does not have m messages of each client is not believed.
 func TestLiesAboutMessages(t *testing.T) {
-	w := newWorld(t, dp.Shuffle, dp.All, several)
-	fill := w.sh.Fill
-	w.sh.Fill = func(a wire.Announcement) (parts, shares [][]byte) {
-		parts, shares = fill(a)
-		return parts[:23], shares // counted as seven clients, with two messages too many
-	}
-	s := w.run()
-	if s.Released != 0 || s.Failed != 3 || s.FailedBy[string(FailedBatch)] != 3 {
-		t.Errorf("%+v", s)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Shuffle, dp.All, several)
+		fill := w.sh.Fill
+		w.sh.Fill = func(a wire.Announcement) (parts, shares [][]byte) {
+			parts, shares = fill(a)
+			return parts[:23], shares // counted as seven clients, with two messages too many
+		}
+		s := w.run()
+		if s.Released != 0 || s.Failed != 3 || s.FailedBy[string(FailedBatch)] != 3 {
+			t.Errorf("%+v", s)
+		}
+	})
 }
 
 // A vector sum has one message of each client.
 func TestSumsTakeOneMessage(t *testing.T) {
-	w := newWorld(t, dp.Distributed, dp.All, several)
-	if p, err := w.start(nil); err == nil {
-		p.stop()
-		<-p.done
-		t.Error("a vector sum of several messages is run")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Distributed, dp.All, several)
+		if p, err := w.start(nil); err == nil {
+			p.stop()
+			<-p.done
+			t.Error("a vector sum of several messages is run")
+		}
+	})
 }
 
 // A shuffler that hands on the last round's messages, its own in place of clients', or one run
@@ -125,7 +134,7 @@ func TestMessagesThatAreRepeated(t *testing.T) {
 			return out
 		}, 24, ""},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		bubble(t, c.name, func(t *testing.T) {
 			w := newWorld(t, dp.Shuffle, dp.All, several, func(w *world) {
 				var err error
 				if w.task.Mechanism, err = mechanism.Describe(randomizer.StepUnit, randomizer.Config{Dim: dim, Radius: 1, Eps0: 2, Encoding: randomizer.Seed}, "norm"); err != nil {
@@ -161,8 +170,8 @@ func TestMessagesThatAreRepeated(t *testing.T) {
 			if s.Reports != 8+2*(c.accepted/3) || c.rejected != "" && s.Rejected[c.rejected] != 2*(24-c.accepted) {
 				t.Errorf("%d reports, rejected %v", s.Reports, s.Rejected)
 			}
-			if len(w.disk.entries) != 3 {
-				t.Errorf("%d rounds are charged", len(w.disk.entries))
+			if len(w.disk.Log) != 3 {
+				t.Errorf("%d rounds are charged", len(w.disk.Log))
 			}
 		})
 	}

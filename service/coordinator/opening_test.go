@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	pure "github.com/riffle-dp/riffle/protocol/coordinator"
 	"github.com/riffle-dp/riffle/protocol/envelope"
@@ -37,6 +38,7 @@ type bench struct {
 // newBench has n workers open the world's batches, each chunk a range of its own.
 func newBench(w *world, n int, c store.QueueConfig) *bench {
 	w.t.Helper()
+	longtest.Only(w.t, "a queue is in a real store")
 	at := store.Config{Domain: "coordinator", Dir: w.t.TempDir()}
 	if err := store.Init(w.t.Context(), at); err != nil {
 		w.t.Fatal(err)
@@ -74,7 +76,7 @@ func (b *bench) close() {
 }
 
 func (b *bench) worker(i int) *opener.Worker {
-	return &opener.Worker{Keyring: b.keys[i], Coordinator: b.w.key.Public().(ed25519.PublicKey), Shuffler: b.w.server.URL, Client: client(b.w.t, nil), Ranges: 2}
+	return &opener.Worker{Keyring: b.keys[i], Coordinator: b.w.key.Public().(ed25519.PublicKey), Shuffler: b.w.server.URL, Client: b.w.client(nil), Ranges: 2}
 }
 
 // opening is what the coordinator is told of the workers.
@@ -266,8 +268,6 @@ func TestCrashWhileWorkersOpen(t *testing.T) {
 			crash := &stop{At: at, After: after}
 			s := w.crashedBy(crash, b.opening(crashing{b.queue, crash}), b.opening(b.queue))
 			w.check(s)
-			w.server.Close()
-			w.peer.Close()
 			b.close()
 			if t.Failed() {
 				t.Fatalf("crash at operation %d (%s), after: %t", at, crash.Name, after)
@@ -450,7 +450,7 @@ func TestStrangersInTheQueue(t *testing.T) {
 				for at := range len(i.Data) {
 					bad := bytes.Clone(i.Data)
 					bad[at] ^= 1
-					mine := &opener.Worker{Keyring: listed, Coordinator: w.key.Public().(ed25519.PublicKey), Shuffler: w.server.URL, Client: client(t, nil)}
+					mine := &opener.Worker{Keyring: listed, Coordinator: w.key.Public().(ed25519.PublicKey), Shuffler: w.server.URL, Client: w.client(nil)}
 					if _, _, err := mine.Open(ctx, bad); !errors.Is(err, opener.ErrNotDealt) {
 						t.Errorf("byte %d changed: %v", at, err)
 					}

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/learn/optimize"
@@ -73,46 +74,51 @@ func returningWorld(t *testing.T, pause bool) *world {
 // A round in which the learner goes back is charged and counts as one without a step, but its state and
 // model are released; a crash anywhere changes nothing of it.
 func TestPrivateGuardOverCrashes(t *testing.T) {
-	var want wire.Status
-	for at := 0; ; at += 1 + stride()*4 {
-		w := returningWorld(t, false)
-		crash := &stop{At: at, After: at%2 == 0}
-		s := w.crashed(crash)
-		if at == 0 {
-			if want = s; s.State != Done || s.Released != 3 || s.FailedBy[FailedGuard] != 3 || len(w.disk.entries) != 6 || s.Measured != 6. || !strings.Contains(s.Failure, "clients measured") {
-				t.Fatalf("%+v", s)
+	synctest.Test(t, func(t *testing.T) {
+		var want wire.Status
+		for at := 0; ; at += 1 + stride()*4 {
+			w := returningWorld(t, false)
+			crash := &stop{At: at, After: at%2 == 0}
+			s := w.crashed(crash)
+			if at == 0 {
+				if want = s; s.State != Done || s.Released != 3 || s.FailedBy[FailedGuard] != 3 || len(w.disk.Log) != 6 || s.Measured != 6. || !strings.Contains(s.Failure, "clients measured") {
+					t.Fatalf("%+v", s)
+				}
+			} else if s.Released != want.Released || s.Failed != want.Failed || s.Model != want.Model || s.Measured != nil && s.Measured != want.Measured { // nil: the process began after the task's end
+				t.Errorf("crash at %d: released %d, failed %d, model %x, measured %v; want %d, %d, %x, %v", at, s.Released, s.Failed, s.Model[:4], s.Measured, want.Released, want.Failed, want.Model[:4], want.Measured)
 			}
-		} else if s.Released != want.Released || s.Failed != want.Failed || s.Model != want.Model || s.Measured != nil && s.Measured != want.Measured { // nil: the process began after the task's end
-			t.Errorf("crash at %d: released %d, failed %d, model %x, measured %v; want %d, %d, %x, %v", at, s.Released, s.Failed, s.Model[:4], s.Measured, want.Released, want.Failed, want.Model[:4], want.Measured)
+			if at > 0 && !crash.hit() {
+				break
+			}
 		}
-		if at > 0 && !crash.hit() {
-			break
-		}
-	}
+	})
 }
 
 func TestPrivateGuardPauses(t *testing.T) {
-	w := returningWorld(t, true)
-	p, err := w.start(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pauses := 0
-	for {
-		s, _ := p.Show(wire.Digest(w.task))
-		if s.State == Done {
-			break
+	synctest.Test(t, func(t *testing.T) {
+		w := returningWorld(t, true)
+		p, err := w.start(nil)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if s.State == Paused {
-			if !strings.Contains(s.Why, "clients measured") {
-				t.Errorf("%+v", s)
+		pauses := 0
+		for {
+			s, _ := p.Show(wire.Digest(w.task))
+			if s.State == Done {
+				break
 			}
-			if p.Resume(t.Context(), wire.Digest(w.task)) == nil {
-				pauses++
+			if s.State == Paused {
+				if !strings.Contains(s.Why, "clients measured") {
+					t.Errorf("%+v", s)
+				}
+				if p.Resume(t.Context(), wire.Digest(w.task)) == nil {
+					pauses++
+				}
 			}
+			synctest.Wait()
 		}
-	}
-	if s := w.end(p); pauses < 2 || s.FailedBy[FailedGuard] != 3 {
-		t.Errorf("%d pauses, %+v", pauses, s)
-	}
+		if s := w.end(p); pauses < 2 || s.FailedBy[FailedGuard] != 3 {
+			t.Errorf("%d pauses, %+v", pauses, s)
+		}
+	})
 }

@@ -14,31 +14,33 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/vecsum/proved"
-	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // Too few valid reports give no step, and nothing is signed or drawn.
 func TestTooFewValidReports(t *testing.T) {
-	w := newWorld(t, dp.Distributed, dp.All, withProofs)
-	w.attack = func(place int, _ [32]byte, _ *proved.Round, _ [][]int64, part, share []byte) ([]byte, []byte) {
-		if place < 6 {
-			share[200] ^= 1
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Distributed, dp.All, withProofs)
+		w.attack = func(place int, _ [32]byte, _ *proved.Round, _ [][]int64, part, share []byte) ([]byte, []byte) {
+			if place < 6 {
+				share[200] ^= 1
+			}
+			return part, share
 		}
-		return part, share
-	}
-	s := w.run()
-	if s.Released != 0 || s.Failed != 3 || s.FailedBy[FailedTooFew] != 3 || s.Rejected[wire.Unequal] != 18 {
-		t.Errorf("released %d, failed %v, rejected %v", s.Released, s.FailedBy, s.Rejected)
-	}
-	if len(w.disk.named) != 0 || len(w.disk.drawn) != 0 || len(w.aggDisk.drawn) != 0 || w.agg.Load().Snapshot().Summed != 0 {
-		t.Error("noise was drawn")
-	}
-	w.fsck()
+		s := w.run()
+		if s.Released != 0 || s.Failed != 3 || s.FailedBy[FailedTooFew] != 3 || s.Rejected[wire.Unequal] != 18 {
+			t.Errorf("released %d, failed %v, rejected %v", s.Released, s.FailedBy, s.Rejected)
+		}
+		if len(w.disk.named) != 0 || len(w.disk.drawn) != 0 || len(w.aggDisk.drawn) != 0 || w.agg.Load().Snapshot().Summed != 0 {
+			t.Error("noise was drawn")
+		}
+		w.fsck()
+	})
 }
 
 // An aggregator that lies can end rounds without a step, and no more: the coordinator takes no sum
@@ -64,7 +66,7 @@ func TestAggregatorThatLies(t *testing.T) {
 		"a sum of something else": {"/sum", func(w *world, b []byte) []byte { b[len(b)-1] ^= 0x20; return b }, FailedRange},
 		"proofs of nothing":       {"/proofs", func(w *world, b []byte) []byte { return b[:40] }, FailedBatch},
 	} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			w := newWorld(t, dp.Distributed, dp.All, withProofs, small)
 			w.meddle = func(out http.ResponseWriter, q *http.Request) bool {
 				if !strings.HasSuffix(q.URL.Path, c.path) {
@@ -97,150 +99,143 @@ func TestAggregatorThatLies(t *testing.T) {
 
 // Either aggregator can have reports refused; both then leave out the same.
 func TestAggregatorThatRefusesReports(t *testing.T) {
-	w := newWorld(t, dp.Distributed, dp.All, withProofs)
-	w.meddle = func(out http.ResponseWriter, q *http.Request) bool {
-		if !strings.HasSuffix(q.URL.Path, "/proofs") {
-			return false
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Distributed, dp.All, withProofs)
+		w.meddle = func(out http.ResponseWriter, q *http.Request) bool {
+			if !strings.HasSuffix(q.URL.Path, "/proofs") {
+				return false
+			}
+			r := httptest.NewRecorder()
+			w.agg.Load().PeerHandler().ServeHTTP(r, q)
+			b := r.Body.Bytes()
+			b[len(b)-1] ^= 1 // in the last prep share of the message
+			out.WriteHeader(r.Code)
+			_, _ = out.Write(b)
+			return true
 		}
-		r := httptest.NewRecorder()
-		w.agg.Load().PeerHandler().ServeHTTP(r, q)
-		b := r.Body.Bytes()
-		b[len(b)-1] ^= 1 // in the last prep share of the message
-		out.WriteHeader(r.Code)
-		_, _ = out.Write(b)
-		return true
-	}
-	s := w.run() // the true aggregator does not know of the lie, and has another set
-	if s.Released != 0 || s.FailedBy[FailedUnequal] != 3 {
-		t.Errorf("released %d, failed %v: %s", s.Released, s.FailedBy, s.Failure)
-	}
-	for _, r := range w.aggRecords() {
-		if r.Summed != "" || r.Noise != "" {
-			t.Errorf("the aggregator has agreed: %+v", r)
+		s := w.run() // the true aggregator does not know of the lie, and has another set
+		if s.Released != 0 || s.FailedBy[FailedUnequal] != 3 {
+			t.Errorf("released %d, failed %v: %s", s.Released, s.FailedBy, s.Failure)
 		}
-	}
+		for _, r := range w.aggRecords() {
+			if r.Summed != "" || r.Noise != "" {
+				t.Errorf("the aggregator has agreed: %+v", r)
+			}
+		}
+	})
 }
 
 // The set of a round is the first that was stored, also if the proofs leave another one after a
 // restart.
 func TestSetIsSettledOnce(t *testing.T) {
-	w := newWorld(t, dp.Distributed, dp.All, withProofs, small)
-	var mu sync.Mutex
-	sums := map[string]int{}
-	w.meddle = func(out http.ResponseWriter, q *http.Request) bool {
-		mu.Lock()
-		defer mu.Unlock()
-		switch {
-		case strings.HasSuffix(q.URL.Path, "/sum"):
-			sums[q.URL.Path]++
-			if sums[q.URL.Path] == 1 { // as if it had lost its memory: the exchange begins anew
-				out.WriteHeader(http.StatusServiceUnavailable)
-				_, _ = out.Write([]byte("unavailable"))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Distributed, dp.All, withProofs, small)
+		var mu sync.Mutex
+		sums := map[string]int{}
+		w.meddle = func(out http.ResponseWriter, q *http.Request) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case strings.HasSuffix(q.URL.Path, "/sum"):
+				sums[q.URL.Path]++
+				if sums[q.URL.Path] == 1 { // as if it had lost its memory: the exchange begins anew
+					out.WriteHeader(http.StatusServiceUnavailable)
+					_, _ = out.Write([]byte("unavailable"))
+					return true
+				}
+				return false
+			case strings.HasSuffix(q.URL.Path, "/proofs") && sums[strings.TrimSuffix(q.URL.Path, "/proofs")+"/sum"] > 0:
+				r := httptest.NewRecorder()
+				w.agg.Load().PeerHandler().ServeHTTP(r, q)
+				b := r.Body.Bytes()
+				b[len(b)-1] ^= 1
+				out.WriteHeader(r.Code)
+				_, _ = out.Write(b)
 				return true
 			}
 			return false
-		case strings.HasSuffix(q.URL.Path, "/proofs") && sums[strings.TrimSuffix(q.URL.Path, "/proofs")+"/sum"] > 0:
-			r := httptest.NewRecorder()
-			w.agg.Load().PeerHandler().ServeHTTP(r, q)
-			b := r.Body.Bytes()
-			b[len(b)-1] ^= 1
-			out.WriteHeader(r.Code)
-			_, _ = out.Write(b)
-			return true
 		}
-		return false
-	}
-	s := w.run()
-	if s.Released != 0 || s.FailedBy[FailedUnequal] != 2 || !strings.Contains(s.Failure, "another set") {
-		t.Errorf("released %d, failed %v: %s", s.Released, s.FailedBy, s.Failure)
-	}
-	if len(w.disk.named) != 0 {
-		t.Error("noise was named")
-	}
+		s := w.run()
+		if s.Released != 0 || s.FailedBy[FailedUnequal] != 2 || !strings.Contains(s.Failure, "another set") {
+			t.Errorf("released %d, failed %v: %s", s.Released, s.FailedBy, s.Failure)
+		}
+		if len(w.disk.named) != 0 {
+			t.Error("noise was named")
+		}
+	})
 }
 
 // Two coordinators on one store, of which one leads: rounds are those of one, and each round has
 // one noise.
 func TestTwoCoordinatorsWithProofs(t *testing.T) {
-	for i := range 3 {
-		w := newWorld(t, dp.Distributed, dp.All, withProofs)
-		first, err := w.start(nil)
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		for i := range 5 {
+			w := newWorld(t, dp.Distributed, dp.All, withProofs)
+			hold := make(chan struct{})
+			first, err := w.start(nil, func(c *Config) { c.Hold = hold })
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait() // it leads
+			second, err := w.start(nil, func(c *Config) { c.Holder = "second" })
+			if err != nil {
+				t.Fatal(err)
+			}
+			var asked atomic.Int64
+			w.sh.Asked = func(method, path string) {
+				w.disk.event(method + " " + path)
+				if asked.Add(1) == int64(3+4*i) { // in the middle of a round
+					first.stop()
+				}
+			}
+			close(hold)
+			if err := <-first.done; err != nil {
+				t.Fatal(err)
+			}
+			w.check(w.end(second))
 		}
-		second, err := w.start(nil, func(c *Config) { c.Holder = "second" })
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-		go func() {
-			time.Sleep(time.Duration(5+8*i) * time.Millisecond)
-			first.stop() // in the middle of a round
-		}()
-		<-first.done
-		s, err := second.Wait(ctx, wire.Digest(w.task))
-		cancel()
-		if err != nil {
-			t.Fatal(err)
-		}
-		second.stop()
-		if err := <-second.done; err != nil {
-			t.Fatal(err)
-		}
-		w.check(s)
-	}
+	})
 }
 
 // A store that was restored from after the charge has lost the key and the set. It makes the same key
 // again, so that no report is prepared under two, and the round ends as it would have.
 func TestRestoredCoordinatorMakesTheSameKey(t *testing.T) {
-	w := newWorld(t, dp.Distributed, dp.All, withProofs, small)
-	var held atomic.Bool
-	held.Store(true)
-	w.meddle = func(out http.ResponseWriter, q *http.Request) bool {
-		if !held.Load() || !strings.HasSuffix(q.URL.Path, "/sum") {
-			return false
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Distributed, dp.All, withProofs, small)
+		var held atomic.Bool
+		held.Store(true)
+		w.meddle = func(out http.ResponseWriter, q *http.Request) bool {
+			if !held.Load() || !strings.HasSuffix(q.URL.Path, "/sum") {
+				return false
+			}
+			out.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = out.Write([]byte("unavailable"))
+			return true
 		}
-		out.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = out.Write([]byte("unavailable"))
-		return true
-	}
-	p, err := w.start(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := stateKey(wire.Digest(w.task))
-	var rec record
-	for deadline := time.Now().Add(2 * time.Minute); rec.Open == nil || rec.Open.Excluded == (hash{}); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("no set is stored")
-		}
-		w.disk.mu.Lock()
-		if b := w.disk.values[at]; b != nil {
-			rec, err = decodeRecord(b)
-		}
-		w.disk.mu.Unlock()
+		p, err := w.start(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	p.stop()
-	<-p.done
-	old := *rec.Open
-	old.Key, old.Excluded = nil, hash{}
-	rec.Open = &old
-	if w.disk.values[at], err = rec.encode(); err != nil {
-		t.Fatal(err)
-	}
-	held.Store(false)
-	w.check(w.run())
+		rec := w.stored(func(o *openRound) bool { return o.Excluded != hash{} })
+		p.stop()
+		<-p.done
+		at := stateKey(wire.Digest(w.task))
+		old := *rec.Open
+		old.Key, old.Excluded = nil, hash{}
+		rec.Open = &old
+		if w.disk.Values[at], err = rec.encode(); err != nil {
+			t.Fatal(err)
+		}
+		held.Store(false)
+		w.check(w.run())
 
-	a, err := keyOfProofs(w.key, [32]byte{1})
-	b, err2 := keyOfProofs(w.key, [32]byte{2})
-	c, err3 := keyOfProofs(signer(t), [32]byte{1})
-	if err != nil || err2 != nil || err3 != nil || a == b || a == c || a == (proved.VerifyKey{}) {
-		t.Errorf("keys of two rounds and of two coordinators: equal, or %v %v %v", err, err2, err3)
-	}
+		a, err := keyOfProofs(w.key, [32]byte{1})
+		b, err2 := keyOfProofs(w.key, [32]byte{2})
+		c, err3 := keyOfProofs(signer(t), [32]byte{1})
+		if err != nil || err2 != nil || err3 != nil || a == b || a == c || a == (proved.VerifyKey{}) {
+			t.Errorf("keys of two rounds and of two coordinators: equal, or %v %v %v", err, err2, err3)
+		}
+	})
 }
 
 // A store that was restored from before a round named its noise would draw a second one, and from
@@ -251,7 +246,7 @@ func TestRestoredCoordinatorKeepsItsPromises(t *testing.T) {
 		"noise and word": func(o *openRound) { o.Noise, o.Agreed = hash{}, nil },
 		"everything":     func(o *openRound) { o.Noise, o.Agreed, o.Excluded, o.Key = hash{}, nil, hash{}, nil },
 	} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			w := newWorld(t, dp.Distributed, dp.All, withProofs, small)
 			rec := w.untilNoise()
 			drawn := len(w.disk.drawn)
@@ -263,7 +258,7 @@ func TestRestoredCoordinatorKeepsItsPromises(t *testing.T) {
 			if found := w.found(); len(found) != 0 {
 				t.Errorf("before: %q", found)
 			}
-			w.disk.values[stateKey(wire.Digest(w.task))] = b
+			w.disk.Values[stateKey(wire.Digest(w.task))] = b
 			if found := w.found(); len(found) != 1 || !strings.Contains(found[0], "old copy") {
 				t.Errorf("fsck: %q", found)
 			}
@@ -318,15 +313,17 @@ func TestPromises(t *testing.T) {
 	}
 }
 
-// found is what fsck finds.
-func (w *world) found() []string {
+// stored waits until the state of an open round is such, and returns it.
+func (w *world) stored(f func(*openRound) bool) (rec record) {
 	w.t.Helper()
-	m := &memory{w.disk, nil, w.t}
-	j, err := ledger.OpenJournal(w.t.Context(), m, m, w.task.Population, limit(1e9))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return problems(m, j, w.task)
+	until(w.t, func() bool {
+		var err error
+		if rec, _, err = readRecord(context.Background(), w.disk.store(nil), wire.Digest(w.task)); err != nil && !errors.Is(err, store.ErrNotFound) {
+			w.t.Fatal(err)
+		}
+		return rec.Open != nil && f(rec.Open)
+	})
+	return rec
 }
 
 // untilNoise runs a coordinator until its first round names a noise, and returns its state.
@@ -338,20 +335,7 @@ func (w *world) untilNoise() record {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	var rec record
-	for deadline := time.Now().Add(2 * time.Minute); rec.Open == nil || rec.Open.Noise == (hash{}); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			w.t.Fatal("no noise is named")
-		}
-		w.disk.mu.Lock()
-		if b := w.disk.values[stateKey(wire.Digest(w.task))]; b != nil {
-			rec, err = decodeRecord(b)
-		}
-		w.disk.mu.Unlock()
-		if err != nil {
-			w.t.Fatal(err)
-		}
-	}
+	rec := w.stored(func(o *openRound) bool { return o.Noise != hash{} })
 	p.stop()
 	<-p.done
 	w.config.RecordSum = told
@@ -362,10 +346,10 @@ func (w *world) untilNoise() record {
 func TestLostSecrets(t *testing.T) {
 	for name, spoil := range map[string]func(w *world, key string, rec *record){
 		"noise gone": func(w *world, _ string, rec *record) {
-			delete(w.disk.objects, noiseName(wire.Digest(w.task), rec.Open.Noise))
+			delete(w.disk.Objects, noiseName(wire.Digest(w.task), rec.Open.Noise))
 		},
 		"noise changed": func(w *world, _ string, rec *record) {
-			w.disk.objects[noiseName(wire.Digest(w.task), rec.Open.Noise)][80] ^= 1
+			w.disk.Objects[noiseName(wire.Digest(w.task), rec.Open.Noise)][80] ^= 1
 		},
 		"key changed": func(w *world, key string, rec *record) {
 			rec.Open.Key[70] ^= 1
@@ -373,10 +357,10 @@ func TestLostSecrets(t *testing.T) {
 			if err != nil {
 				w.t.Error(err)
 			}
-			w.disk.values[key] = b
+			w.disk.Values[key] = b
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			w := newWorld(t, dp.Distributed, dp.All, withProofs, small)
 			rec := w.untilNoise()
 			spoil(w, stateKey(wire.Digest(w.task)), &rec)

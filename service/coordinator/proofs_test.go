@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
@@ -34,8 +35,8 @@ func withProofs(w *world) {
 	w.config.Budget = limit(mechanism.MostEps)
 	w.task.Mechanism, w.proofs, w.sums = m.Describe(), true, map[int64][][]int64{}
 	w.config.RecordSum = func(round int64, counts []int64, _ int64) error {
-		w.disk.mu.Lock()
-		defer w.disk.mu.Unlock()
+		w.disk.Lock()
+		defer w.disk.Unlock()
 		w.sums[round] = append(w.sums[round], slices.Clone(counts))
 		return nil
 	}
@@ -85,10 +86,10 @@ func parseAgg(b []byte) (r aggRecord) {
 
 func (w *world) aggRecords() map[hash]aggRecord {
 	w.t.Helper()
-	w.aggDisk.mu.Lock()
-	defer w.aggDisk.mu.Unlock()
+	w.aggDisk.Lock()
+	defer w.aggDisk.Unlock()
 	out := map[hash]aggRecord{}
-	for key, value := range w.aggDisk.values {
+	for key, value := range w.aggDisk.Values {
 		r := parseAgg(value)
 		var a hash
 		if err := a.UnmarshalText([]byte(key[len("sum."):])); err != nil {
@@ -174,13 +175,13 @@ func (w *world) checkNoise(out ...int) {
 	if len(w.aggDisk.changed) > 0 {
 		w.t.Errorf("the aggregator has changed what it promised: %v", w.aggDisk.changed)
 	}
-	if len(listed(w.aggDisk.objects, "noise/")) > 0 {
+	if len(listed(w.aggDisk.Objects, "noise/")) > 0 {
 		w.startAggregator(nil) // it deletes what a crash has left
 	}
-	if len(listed(w.disk.objects, "noise/")) > 0 {
+	if len(listed(w.disk.Objects, "noise/")) > 0 {
 		w.run()
 	}
-	for what, objects := range map[string]map[string][]byte{"coordinator": w.disk.objects, "aggregator": w.aggDisk.objects} {
+	for what, objects := range map[string]map[string][]byte{"coordinator": w.disk.Objects, "aggregator": w.aggDisk.Objects} {
 		if left := listed(objects, "noise/"); len(left) > 0 {
 			w.t.Errorf("the %s keeps noise of rounds that were released: %v", what, left)
 		}
@@ -188,37 +189,41 @@ func (w *world) checkNoise(out ...int) {
 }
 
 func TestSumsWithProofs(t *testing.T) {
-	for _, p := range []dp.Participation{dp.All, dp.Sampled, dp.Once} {
-		w := newWorld(t, dp.Distributed, p, withProofs)
-		s := w.run()
-		w.check(s)
-		if s.Released != 3 || s.Failed != 0 || len(s.Rejected) != 0 {
-			t.Errorf("%s: %+v", p, s)
+	synctest.Test(t, func(t *testing.T) {
+		for _, p := range []dp.Participation{dp.All, dp.Sampled, dp.Once} {
+			w := newWorld(t, dp.Distributed, p, withProofs)
+			s := w.run()
+			w.check(s)
+			if s.Released != 3 || s.Failed != 0 || len(s.Rejected) != 0 {
+				t.Errorf("%s: %+v", p, s)
+			}
 		}
-	}
+	})
 }
 
 // An fsck looks for the noise that the open round names.
 func TestNoiseOfTheOpenRoundIsMissed(t *testing.T) {
-	w := newWorld(t, dp.Distributed, dp.All, withProofs)
-	m := &memory{w.disk, nil, t}
-	b := []byte("noise")
-	r := &runner{record: record{Open: &openRound{Noise: digestOf(b)}}}
-	found := func() (n int) {
-		r.checkNoise(t.Context(), m, func(string, ...any) { n++ })
-		return n
-	}
-	if found() != 1 {
-		t.Error("noise that is gone")
-	}
-	name := noiseName(r.id, digestOf(b))
-	if err := m.PutObject(t.Context(), name, b); err != nil || found() != 0 {
-		t.Errorf("it is there: %d problems, %v", found(), err)
-	}
-	if w.disk.objects[name] = []byte("other"); found() != 1 {
-		t.Error("it is other noise")
-	}
-	if r.record.Open = nil; found() != 0 {
-		t.Error("no round is open")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Distributed, dp.All, withProofs)
+		m := w.disk.store(nil)
+		b := []byte("noise")
+		r := &runner{record: record{Open: &openRound{Noise: digestOf(b)}}}
+		found := func() (n int) {
+			r.checkNoise(t.Context(), m, func(string, ...any) { n++ })
+			return n
+		}
+		if found() != 1 {
+			t.Error("noise that is gone")
+		}
+		name := noiseName(r.id, digestOf(b))
+		if err := m.PutObject(t.Context(), name, b); err != nil || found() != 0 {
+			t.Errorf("it is there: %d problems, %v", found(), err)
+		}
+		if w.disk.Objects[name] = []byte("other"); found() != 1 {
+			t.Error("it is other noise")
+		}
+		if r.record.Open = nil; found() != 0 {
+			t.Error("no round is open")
+		}
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/riffle-dp/riffle/account"
@@ -30,7 +31,7 @@ func TestLiesAboutTheRound(t *testing.T) {
 		"more chunks":          func(c *wire.RoundClosed) { c.Chunks = 99 },
 		"shares":               func(c *wire.RoundClosed) { c.Shares[0] = 1 },
 	} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			w := newWorld(t, dp.Shuffle, dp.All)
 			told := make(chan struct{})
 			lies := 0
@@ -42,9 +43,9 @@ func TestLiesAboutTheRound(t *testing.T) {
 						close(told)
 					}
 					lie(c)
-					w.disk.mu.Lock()
-					defer w.disk.mu.Unlock()
-					if len(w.disk.entries) != 0 {
+					w.disk.Lock()
+					defer w.disk.Unlock()
+					if len(w.disk.Log) != 0 {
 						t.Error("charged for a lie")
 					}
 				}
@@ -72,15 +73,15 @@ func TestLiesAboutTheBatch(t *testing.T) {
 		},
 	}
 	for name, lie := range lies {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			w = newWorld(t, dp.Shuffle, dp.All)
 			lie()
 			s := w.run()
 			if s.State != Done || s.Failed != 3 || s.Released != 0 || s.Reports != 0 || s.Model != [32]byte(first) {
 				t.Errorf("%+v", s)
 			}
-			if len(w.disk.entries) != 3 {
-				t.Errorf("%d entries are charged, want 3: what was fetched was exposed", len(w.disk.entries))
+			if len(w.disk.Log) != 3 {
+				t.Errorf("%d entries are charged, want 3: what was fetched was exposed", len(w.disk.Log))
 			}
 			w.order()
 		})
@@ -89,31 +90,27 @@ func TestLiesAboutTheBatch(t *testing.T) {
 
 // A shuffler under another key is not listened to.
 func TestAnotherOperator(t *testing.T) {
-	w := newWorld(t, dp.Shuffle, dp.All)
-	p, err := w.start(nil, func(c *Config) { c.Shuffler.Key = signer(t).Public().(publicKey) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		s, _ := p.Show(wire.Digest(w.task))
-		if strings.Contains(s.Error, "enrolment") {
-			break
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Shuffle, dp.All)
+		p, err := w.start(nil, func(c *Config) { c.Shuffler.Key = signer(t).Public().(publicKey) })
+		if err != nil {
+			t.Fatal(err)
 		}
-		time.Sleep(time.Millisecond)
-	}
-	p.stop()
-	if err := <-p.done; err != nil {
-		t.Fatal(err)
-	}
-	if len(w.sh.Opened) != 0 || len(w.disk.entries) != 0 {
-		t.Errorf("%d rounds opened, %d charged", len(w.sh.Opened), len(w.disk.entries))
-	}
+		w.await(p, func(s wire.Status) bool { return strings.Contains(s.Error, "enrolment") })
+		p.stop()
+		if err := <-p.done; err != nil {
+			t.Fatal(err)
+		}
+		if len(w.sh.Opened) != 0 || len(w.disk.Log) != 0 {
+			t.Errorf("%d rounds opened, %d charged", len(w.sh.Opened), len(w.disk.Log))
+		}
+	})
 }
 
 // What cannot be read is rejected and counted, and the rest is summed exactly.
 func TestGarbageReports(t *testing.T) {
 	for _, trust := range []dp.Trust{dp.Shuffle, dp.Distributed} {
-		t.Run(string(trust), func(t *testing.T) {
+		bubble(t, string(trust), func(t *testing.T) {
 			w := newWorld(t, trust, dp.All, func(w *world) {
 				w.garbage = map[int]int{1: 1, 6: 2}
 				if trust == dp.Distributed {
@@ -142,93 +139,105 @@ func TestGarbageReports(t *testing.T) {
 // Reports that are left out of a vector sum take their noise along: with more of
 // them than the charge allows for, the sum stays shut.
 func TestSumWithTooLittleNoise(t *testing.T) {
-	w := newWorld(t, dp.Distributed, dp.All, func(w *world) { w.garbage = map[int]int{1: 1} })
-	s := w.run()
-	if s.Failed != 3 || s.Released != 0 || len(w.disk.entries) != 3 {
-		t.Errorf("%+v", s)
-	}
-	if n := w.agg.Load().Snapshot(); n.Summed != 0 || n.Prepared != 3 {
-		t.Errorf("the aggregator has prepared %d and summed %d", n.Prepared, n.Summed)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Distributed, dp.All, func(w *world) { w.garbage = map[int]int{1: 1} })
+		s := w.run()
+		if s.Failed != 3 || s.Released != 0 || len(w.disk.Log) != 3 {
+			t.Errorf("%+v", s)
+		}
+		if n := w.agg.Load().Snapshot(); n.Summed != 0 || n.Prepared != 3 {
+			t.Errorf("the aggregator has prepared %d and summed %d", n.Prepared, n.Summed)
+		}
+	})
 }
 
 func TestVoidRounds(t *testing.T) {
-	w := newWorld(t, dp.Shuffle, dp.CheckIn)
-	w.present = func(round, client int64) bool { return round != 2 || client < 2 }
-	s := w.run()
-	w.check(s)
-	if s.Void != 1 || s.Released != 3 || s.Round != 4 || len(w.disk.entries) != 3 {
-		t.Errorf("%+v", s)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Shuffle, dp.CheckIn)
+		w.present = func(round, client int64) bool { return round != 2 || client < 2 }
+		s := w.run()
+		w.check(s)
+		if s.Void != 1 || s.Released != 3 || s.Round != 4 || len(w.disk.Log) != 3 {
+			t.Errorf("%+v", s)
+		}
+	})
 }
 
 // With trust local nobody is trusted to forget the reports of a round to which too few
 // came: it is charged, it is one of the task's rounds, and no client sends more reports
 // than that. A crash anywhere changes nothing.
 func TestVoidRoundsOfTrustLocal(t *testing.T) {
-	few := func(w *world) { w.present = func(round, client int64) bool { return round != 2 || client < 2 } }
-	for _, p := range []dp.Participation{dp.All, dp.Sampled, dp.CheckIn, dp.Once} {
-		var want wire.Status
-		for at := 0; ; at += 1 + stride()*8 {
-			w := newWorld(t, dp.Local, p, few)
-			crash := &stop{At: at, After: at%2 == 0}
-			s := w.crashed(crash)
-			charges := 3
-			if p == dp.Once { // two blocks in an epoch
-				charges = 2
-			}
-			if s.State != Done || s.Round != 3 || s.Released != 2 || s.Void != 0 || s.FailedBy[FailedTooFew] != 1 || len(w.disk.entries) != charges {
-				t.Errorf("%s, crash at %d: %d entries, %+v", p, at, len(w.disk.entries), s)
-			}
-			if w.fsck(); at == 0 {
-				want = s
-			} else if s.Model != want.Model {
-				t.Errorf("%s, crash at %d: model %x, want %x", p, at, s.Model[:4], want.Model[:4])
-			}
-			if at > 0 && !crash.hit() {
-				break
+	synctest.Test(t, func(t *testing.T) {
+		few := func(w *world) { w.present = func(round, client int64) bool { return round != 2 || client < 2 } }
+		for _, p := range []dp.Participation{dp.All, dp.Sampled, dp.CheckIn, dp.Once} {
+			var want wire.Status
+			for at := 0; ; at += 1 + stride()*8 {
+				w := newWorld(t, dp.Local, p, few)
+				crash := &stop{At: at, After: at%2 == 0}
+				s := w.crashed(crash)
+				charges := 3
+				if p == dp.Once { // two blocks in an epoch
+					charges = 2
+				}
+				if s.State != Done || s.Round != 3 || s.Released != 2 || s.Void != 0 || s.FailedBy[FailedTooFew] != 1 || len(w.disk.Log) != charges {
+					t.Errorf("%s, crash at %d: %d entries, %+v", p, at, len(w.disk.Log), s)
+				}
+				if w.fsck(); at == 0 {
+					want = s
+				} else if s.Model != want.Model {
+					t.Errorf("%s, crash at %d: model %x, want %x", p, at, s.Model[:4], want.Model[:4])
+				}
+				if at > 0 && !crash.hit() {
+					break
+				}
 			}
 		}
-	}
+	})
 }
 
 // A void round is run again, but not for ever: a task to which nobody comes ends.
 func TestVoidRoundsEnd(t *testing.T) {
-	w := newWorld(t, dp.Shuffle, dp.All)
-	w.present = func(round, client int64) bool { return round == 5 || client < 2 }
-	s := w.run()
-	if last := w.task.LastRound(); s.State != Done || s.Round != last || s.Void != last-1 || s.Released != 1 || len(w.disk.entries) != 1 ||
-		!strings.Contains(s.Why, "1 of 3 rounds were run") {
-		t.Errorf("%+v", s)
-	}
-	if again := w.run(); again.State != Done || again.Why != s.Why {
-		t.Errorf("started again: %+v", again)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Shuffle, dp.All)
+		w.present = func(round, client int64) bool { return round == 5 || client < 2 }
+		s := w.run()
+		if last := w.task.LastRound(); s.State != Done || s.Round != last || s.Void != last-1 || s.Released != 1 || len(w.disk.Log) != 1 ||
+			!strings.Contains(s.Why, "1 of 3 rounds were run") {
+			t.Errorf("%+v", s)
+		}
+		if again := w.run(); again.State != Done || again.Why != s.Why {
+			t.Errorf("started again: %+v", again)
+		}
+	})
 }
 
 // A block whose round was void has had its turn: it is not asked again.
 func TestVoidBlocks(t *testing.T) {
-	w := newWorld(t, dp.Shuffle, dp.Once)
-	w.present = func(round, client int64) bool { return round != 2 }
-	s := w.run()
-	w.check(s)
-	if s.Void != 1 || s.Released != 2 || s.Round != 3 {
-		t.Errorf("%+v", s)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Shuffle, dp.Once)
+		w.present = func(round, client int64) bool { return round != 2 }
+		s := w.run()
+		w.check(s)
+		if s.Void != 1 || s.Released != 2 || s.Round != 3 {
+			t.Errorf("%+v", s)
+		}
+	})
 }
 
 // The task ends where its budget does, before anybody is asked; the model stays.
 func TestBudgetEnds(t *testing.T) {
-	w := newWorld(t, dp.Shuffle, dp.All)
-	w.config.Budget = limit(2 * w.config.Report.Eps0)
-	s := w.run()
-	if s.State != Refused || s.Released != 2 || !strings.Contains(s.Why, ledger.ErrBudget.Error()) || len(w.sh.Opened) != 2 || len(w.disk.entries) != 2 {
-		t.Errorf("%+v", s)
-	}
-	again := w.run()
-	if again.State != Refused || again.Model != s.Model || again.Why != s.Why || len(w.disk.entries) != 2 {
-		t.Errorf("started again: %+v", again)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Shuffle, dp.All)
+		w.config.Budget = limit(2 * w.config.Report.Eps0)
+		s := w.run()
+		if s.State != Refused || s.Released != 2 || !strings.Contains(s.Why, ledger.ErrBudget.Error()) || len(w.sh.Opened) != 2 || len(w.disk.Log) != 2 {
+			t.Errorf("%+v", s)
+		}
+		again := w.run()
+		if again.State != Refused || again.Model != s.Model || again.Why != s.Why || len(w.disk.Log) != 2 {
+			t.Errorf("started again: %+v", again)
+		}
+	})
 }
 
 // dear costs more for a round that has happened than for one that is planned.
@@ -246,50 +255,54 @@ func (d dear) Eps(ev dp.Event, delta float64) (dp.Bound, error) {
 
 // A batch that the ledger does not pay for is destroyed unread.
 func TestBudgetEndsAtTheCharge(t *testing.T) {
-	w := newWorld(t, dp.Shuffle, dp.CheckIn)
-	w.config.Budget = ledger.Config{Accountant: dear{}, Delta: 1e-6, MaxEps: 50}
-	w.present = func(round, client int64) bool { return round < 2 || client < 5 }
-	s := w.run()
-	if s.State != Refused || s.Released != 1 || len(w.sh.Opened) != 2 || len(w.disk.entries) != 1 || len(w.sh.Destroyed) != 2 {
-		t.Errorf("%+v, opened %d, destroyed %d", s, len(w.sh.Opened), len(w.sh.Destroyed))
-	}
-	w.order()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Shuffle, dp.CheckIn)
+		w.config.Budget = ledger.Config{Accountant: dear{}, Delta: 1e-6, MaxEps: 50}
+		w.present = func(round, client int64) bool { return round < 2 || client < 5 }
+		s := w.run()
+		if s.State != Refused || s.Released != 1 || len(w.sh.Opened) != 2 || len(w.disk.Log) != 1 || len(w.sh.Destroyed) != 2 {
+			t.Errorf("%+v, opened %d, destroyed %d", s, len(w.sh.Opened), len(w.sh.Destroyed))
+		}
+		w.order()
+	})
 }
 
 // Where noise is correlated a void round is charged with the next. A task whose budget is made for its rounds then ends
 // with fewer, and is done. One whose budget ends before is refused.
 func TestBudgetEndsWithVoidRounds(t *testing.T) {
-	count := func(eps float64) ledger.Config {
-		return ledger.Config{Accountant: new(account.Accountant), Delta: 1e-6, Tail: vecsum.TailShare, MaxEps: eps}
-	}
-	whole := newWorld(t, dp.Distributed, dp.CheckIn, withCorrelated)
-	whole.config.Budget = count(mechanism.MostEps)
-	cost := float64(whole.run().Eps)
-	for _, c := range []struct {
-		rounds   []int64
-		share    float64 // of what all rounds cost
-		state    string
-		released int64
-	}{
-		{nil, 1, Done, 5},
-		{[]int64{3}, 1, Done, 4},
-		{[]int64{3, 4}, 1, Done, 3},
-		{[]int64{3}, .9, Refused, 2},
-	} {
-		w := newWorld(t, dp.Distributed, dp.CheckIn, withCorrelated, void(c.rounds...))
-		w.config.Budget = count(cost * c.share * (1 + 1e-9))
-		s := w.run()
-		w.fsck()
-		if s.State != c.state || s.Released != c.released || s.Void != int64(len(c.rounds)) {
-			t.Errorf("%+v: %+v", c, s)
+	synctest.Test(t, func(t *testing.T) {
+		count := func(eps float64) ledger.Config {
+			return ledger.Config{Accountant: new(account.Accountant), Delta: 1e-6, Tail: vecsum.TailShare, MaxEps: eps}
 		}
-		if c.released < 5 && (!strings.Contains(s.Why, ledger.ErrBudget.Error()) || (c.state == Done) != strings.Contains(s.Why, fmt.Sprintf("%d of 5 rounds were run, and %d void;", c.released, len(c.rounds)))) {
-			t.Errorf("%+v: ended because %q", c, s.Why)
+		whole := newWorld(t, dp.Distributed, dp.CheckIn, withCorrelated)
+		whole.config.Budget = count(mechanism.MostEps)
+		cost := float64(whole.run().Eps)
+		for _, c := range []struct {
+			rounds   []int64
+			share    float64 // of what all rounds cost
+			state    string
+			released int64
+		}{
+			{nil, 1, Done, 5},
+			{[]int64{3}, 1, Done, 4},
+			{[]int64{3, 4}, 1, Done, 3},
+			{[]int64{3}, .9, Refused, 2},
+		} {
+			w := newWorld(t, dp.Distributed, dp.CheckIn, withCorrelated, void(c.rounds...))
+			w.config.Budget = count(cost * c.share * (1 + 1e-9))
+			s := w.run()
+			w.fsck()
+			if s.State != c.state || s.Released != c.released || s.Void != int64(len(c.rounds)) {
+				t.Errorf("%+v: %+v", c, s)
+			}
+			if c.released < 5 && (!strings.Contains(s.Why, ledger.ErrBudget.Error()) || (c.state == Done) != strings.Contains(s.Why, fmt.Sprintf("%d of 5 rounds were run, and %d void;", c.released, len(c.rounds)))) {
+				t.Errorf("%+v: ended because %q", c, s.Why)
+			}
+			if again := w.run(); again.State != s.State || again.Why != s.Why || again.Model != s.Model {
+				t.Errorf("%+v: started again: %+v", c, again)
+			}
 		}
-		if again := w.run(); again.State != s.State || again.Why != s.Why || again.Model != s.Model {
-			t.Errorf("%+v: started again: %+v", c, again)
-		}
-	}
+	})
 }
 
 // A ledger that is missing, older than its mark, or edited stops the start.
@@ -298,14 +311,14 @@ func TestLedgerThatCannotBeTrusted(t *testing.T) {
 		do   func(d *disk)
 		want error
 	}{
-		"missing":     {func(d *disk) { d.entries = nil }, ledger.ErrMark},
-		"older":       {func(d *disk) { d.entries = d.entries[:2] }, ledger.ErrMark},
-		"edited":      {func(d *disk) { d.entries[1][125] ^= 1 }, ledger.ErrChain},
-		"last edited": {func(d *disk) { d.entries[2][125] ^= 1 }, ledger.ErrMark},
-		"one out":     {func(d *disk) { d.entries = append(d.entries[:1:1], d.entries[2]) }, ledger.ErrChain},
-		"no message":  {func(d *disk) { d.entries[2] = []byte("x") }, ledger.ErrChain},
+		"missing":     {func(d *disk) { d.Log = nil }, ledger.ErrMark},
+		"older":       {func(d *disk) { d.Log = d.Log[:2] }, ledger.ErrMark},
+		"edited":      {func(d *disk) { d.Log[1][125] ^= 1 }, ledger.ErrChain},
+		"last edited": {func(d *disk) { d.Log[2][125] ^= 1 }, ledger.ErrMark},
+		"one out":     {func(d *disk) { d.Log = append(d.Log[:1:1], d.Log[2]) }, ledger.ErrChain},
+		"no message":  {func(d *disk) { d.Log[2] = []byte("x") }, ledger.ErrChain},
 	} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			w := newWorld(t, dp.Shuffle, dp.All)
 			w.run()
 			harm.do(w.disk)
@@ -320,19 +333,19 @@ func TestLedgerThatCannotBeTrusted(t *testing.T) {
 // batch for one charge.
 func TestStateOlderThanTheLedger(t *testing.T) {
 	for name, harm := range map[string]func(w *world, d *disk){
-		"gone": func(w *world, d *disk) { clear(d.values); clear(d.revision) },
+		"gone": func(w *world, d *disk) { clear(d.Values); clear(d.Revision) },
 		"older": func(w *world, d *disk) {
 			key := "state." + hexTask(w)
-			r, _ := decodeRecord(d.values[key])
+			r, _ := decodeRecord(d.Values[key])
 			r.Round, r.Open = 1, nil
 			clear(d.releases)
-			d.values[key], _ = r.encode()
-			task, _ := decodeTask(d.values["task."+hexTask(w)])
+			d.Values[key], _ = r.encode()
+			task, _ := decodeTask(d.Values["task."+hexTask(w)])
 			task.State = Running
-			d.values["task."+hexTask(w)] = encodeTask(task)
+			d.Values["task."+hexTask(w)] = encodeTask(task)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			w := newWorld(t, dp.Shuffle, dp.All)
 			w.run()
 			harm(w, w.disk)
@@ -340,16 +353,11 @@ func TestStateOlderThanTheLedger(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			select {
-			case err := <-p.done:
-				if !errors.Is(err, errFatal) {
-					t.Errorf("ended with %v", err)
-				}
-			case <-time.After(2 * time.Minute):
-				t.Fatal("it runs")
+			if err := <-p.done; !errors.Is(err, errFatal) {
+				t.Errorf("ended with %v", err)
 			}
-			if len(w.disk.entries) != 3 || len(w.sh.Opened) != 3 {
-				t.Errorf("%d entries, %d rounds", len(w.disk.entries), len(w.sh.Opened))
+			if len(w.disk.Log) != 3 || len(w.sh.Opened) != 3 {
+				t.Errorf("%d entries, %d rounds", len(w.disk.Log), len(w.sh.Opened))
 			}
 		})
 	}
@@ -360,44 +368,46 @@ func hexTask(w *world) string { return strings.TrimPrefix(taskKey(wire.Digest(w.
 // A leader that falls silent is followed by a standby, and what it still does has
 // no effect on the task.
 func TestStandbyTakesOver(t *testing.T) {
-	w := newWorld(t, dp.Shuffle, dp.All, func(w *world) { w.task.Rounds = 6 })
-	block, blocked := make(chan struct{}), make(chan struct{})
-	slow := w.config
-	slow.Evaluate = func([]float32) any { return "first" }
-	first := true
-	slow.Record = func(_ [32]byte, round, place int64, _ *randomizer.Report) error {
-		if round == 3 && first {
-			first = false
-			close(blocked)
-			<-block // and its lease is not renewed
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Shuffle, dp.All, func(w *world) { w.task.Rounds = 6 })
+		block, blocked := make(chan struct{}), make(chan struct{})
+		slow := w.config
+		slow.Evaluate = func([]float32) any { return "first" }
+		first := true
+		slow.Record = func(_ [32]byte, round, place int64, _ *randomizer.Report) error {
+			if round == 3 && first {
+				first = false
+				close(blocked)
+				<-block // and its lease is not renewed
+			}
+			return nil
 		}
-		return nil
-	}
-	stalled := &stall{until: blocked}
-	one, err := w.start(nil, func(c *Config) {
-		c.Tasks[0] = slow
-		c.Store = stalledStore{c.Store, stalled}
+		stalled := &stall{until: blocked}
+		one, err := w.start(nil, func(c *Config) {
+			c.Tasks[0] = slow
+			c.Store = stalledStore{c.Store, stalled}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-blocked
+		two, err := w.start(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := w.end(two)
+		w.check(s)
+		close(block)
+		one.stop()
+		if err := <-one.done; err != nil {
+			t.Error(err)
+		}
+		// It has ended rounds 1 and 2, or has since read that the task has ended.
+		if got, _ := one.Show(wire.Digest(w.task)); got.Round > 2 && got.Round != w.task.Rounds {
+			t.Errorf("the first leader has released round %d", got.Round)
+		}
+		w.check(s)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-blocked
-	two, err := w.start(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := w.end(two)
-	w.check(s)
-	close(block)
-	one.stop()
-	if err := <-one.done; err != nil {
-		t.Error(err)
-	}
-	// It has ended rounds 1 and 2, or has since read that the task has ended.
-	if got, _ := one.Show(wire.Digest(w.task)); got.Round > 2 && got.Round != w.task.Rounds {
-		t.Errorf("the first leader has released round %d", got.Round)
-	}
-	w.check(s)
 }
 
 // stall loses a lease once its holder is silent.
@@ -429,116 +439,114 @@ func (l stalledLease) Renew(ctx context.Context) error {
 }
 
 func TestTasksThatAreRefused(t *testing.T) {
-	for name, change := range map[string]func(*world, *Job, *Config){
-		"another's signature": func(w *world, k *Job, _ *Config) {
-			k.Signed = wire.Sign(signer(t), wire.LabelTask, wire.Encode(w.task))
-		},
-		"no optimizer":   func(_ *world, k *Job, _ *Config) { k.Optimizer = nil },
-		"no duration":    func(_ *world, k *Job, _ *Config) { k.Round = 0 },
-		"smaller charge": func(_ *world, k *Job, _ *Config) { k.Report.Eps0 /= 2 },
-		"another delta":  func(_ *world, k *Job, _ *Config) { k.Budget.Delta = 1e-3 },
-		"no budget":      func(_ *world, k *Job, _ *Config) { k.Budget = ledger.Config{} },
-		"twice":          func(_ *world, k *Job, c *Config) { c.Tasks = append(c.Tasks, *k) },
-		"no key":         func(_ *world, _ *Job, c *Config) { c.Key = nil },
-		"no shuffler":    func(_ *world, _ *Job, c *Config) { c.Shuffler.URL = "nowhere" },
-	} {
-		w := newWorld(t, dp.Shuffle, dp.All)
-		_, err := w.start(nil, func(c *Config) { change(w, &c.Tasks[0], c); _ = name })
-		if err == nil {
-			t.Errorf("%s: accepted", name)
+	synctest.Test(t, func(t *testing.T) {
+		for name, change := range map[string]func(*world, *Job, *Config){
+			"another's signature": func(w *world, k *Job, _ *Config) {
+				k.Signed = wire.Sign(signer(t), wire.LabelTask, wire.Encode(w.task))
+			},
+			"no optimizer":   func(_ *world, k *Job, _ *Config) { k.Optimizer = nil },
+			"no duration":    func(_ *world, k *Job, _ *Config) { k.Round = 0 },
+			"smaller charge": func(_ *world, k *Job, _ *Config) { k.Report.Eps0 /= 2 },
+			"another delta":  func(_ *world, k *Job, _ *Config) { k.Budget.Delta = 1e-3 },
+			"no budget":      func(_ *world, k *Job, _ *Config) { k.Budget = ledger.Config{} },
+			"twice":          func(_ *world, k *Job, c *Config) { c.Tasks = append(c.Tasks, *k) },
+			"no key":         func(_ *world, _ *Job, c *Config) { c.Key = nil },
+			"no shuffler":    func(_ *world, _ *Job, c *Config) { c.Shuffler.URL = "nowhere" },
+		} {
+			w := newWorld(t, dp.Shuffle, dp.All)
+			_, err := w.start(nil, func(c *Config) { change(w, &c.Tasks[0], c); _ = name })
+			if err == nil {
+				t.Errorf("%s: accepted", name)
+			}
 		}
-	}
-	w := newWorld(t, dp.Distributed, dp.All)
-	if _, err := w.start(nil, func(c *Config) { c.Aggregator = nil }); err == nil {
-		t.Error("a vector sum without an aggregator")
-	}
-	if _, err := w.start(nil, func(c *Config) { c.Tasks[0].Budget.Tail = 0 }); err == nil {
-		t.Error("a vector sum whose tails are not kept")
-	}
-	w.task.Mechanism.Sum.Sigma *= 2
-	w.config.Report.Sigma *= 2
-	w.config.Signed = wire.Sign(w.key, wire.LabelTask, wire.Encode(w.task))
-	if _, err := w.start(nil); err == nil {
-		t.Error("a vector sum that claims more noise than it has")
-	}
+		w := newWorld(t, dp.Distributed, dp.All)
+		if _, err := w.start(nil, func(c *Config) { c.Aggregator = nil }); err == nil {
+			t.Error("a vector sum without an aggregator")
+		}
+		if _, err := w.start(nil, func(c *Config) { c.Tasks[0].Budget.Tail = 0 }); err == nil {
+			t.Error("a vector sum whose tails are not kept")
+		}
+		w.task.Mechanism.Sum.Sigma *= 2
+		w.config.Report.Sigma *= 2
+		w.config.Signed = wire.Sign(w.key, wire.LabelTask, wire.Encode(w.task))
+		if _, err := w.start(nil); err == nil {
+			t.Error("a vector sum that claims more noise than it has")
+		}
+	})
 }
 
 // The tasks of a population share its budget.
 func TestTwoTasksOneBudget(t *testing.T) {
-	w := newWorld(t, dp.Shuffle, dp.All)
-	w.config.Budget.Tail = 0 // they are no sums
-	other := w.config
-	task := w.task
-	task.Name = "other"
-	other.Signed = wire.Sign(w.key, wire.LabelTask, wire.Encode(task))
-	m := &memory{w.disk, nil, t}
-	j, err := ledger.OpenJournal(context.Background(), m, m, w.task.Population, limit(4*w.config.Report.Eps0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := w.start(nil, func(c *Config) { c.Journal, c.Tasks = j, append(c.Tasks, other) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	a, err := p.Wait(ctx, wire.Digest(w.task))
-	if err != nil {
-		t.Errorf("%v: %+v", err, a)
-	}
-	b, err := p.Wait(ctx, wire.Digest(task))
-	if err != nil {
-		t.Errorf("%v: %+v", err, b)
-	}
-	p.stop()
-	if err := <-p.done; err != nil {
-		t.Fatal(err)
-	}
-	if a.Released+b.Released != 4 || len(w.disk.entries) != 4 || a.State != Refused && b.State != Refused {
-		t.Errorf("%d and %d rounds, %d entries, %s and %s", a.Released, b.Released, len(w.disk.entries), a.State, b.State)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Shuffle, dp.All)
+		w.config.Budget.Tail = 0 // they are no sums
+		other := w.config
+		task := w.task
+		task.Name = "other"
+		other.Signed = wire.Sign(w.key, wire.LabelTask, wire.Encode(task))
+		j, err := w.disk.journal(t.Context(), nil, w.task.Population, limit(4*w.config.Report.Eps0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := w.start(nil, func(c *Config) { c.Journal, c.Tasks = j, append(c.Tasks, other) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := p.Wait(t.Context(), wire.Digest(w.task))
+		if err != nil {
+			t.Errorf("%v: %+v", err, a)
+		}
+		b, err := p.Wait(t.Context(), wire.Digest(task))
+		if err != nil {
+			t.Errorf("%v: %+v", err, b)
+		}
+		p.stop()
+		if err := <-p.done; err != nil {
+			t.Fatal(err)
+		}
+		if a.Released+b.Released != 4 || len(w.disk.Log) != 4 || a.State != Refused && b.State != Refused {
+			t.Errorf("%d and %d rounds, %d entries, %s and %s", a.Released, b.Released, len(w.disk.Log), a.State, b.State)
+		}
+	})
 }
 
 // What is wrong in a store is found.
 func TestCheckFindsHarm(t *testing.T) {
-	state := func(f func(*record)) func(*world) {
-		return func(w *world) {
-			key := "state." + hexTask(w)
-			r, err := decodeRecord(w.disk.values[key])
-			if err != nil {
-				t.Fatal(err)
-			}
-			f(&r)
-			w.disk.values[key], _ = r.encode()
-		}
-	}
-	for name, harm := range map[string]func(*world){
-		"no task":        func(w *world) { delete(w.disk.values, "task."+hexTask(w)) },
-		"another task":   func(w *world) { w.disk.objects["task/"+hexTask(w)][70] ^= 1 },
-		"no state":       func(w *world) { delete(w.disk.values, "state."+hexTask(w)) },
-		"older state":    state(func(r *record) { r.Round = 1 }),
-		"one back":       state(func(r *record) { r.Round = 2 }),
-		"no model":       state(func(r *record) { r.Model[0]++ }),
-		"no optimiser":   state(func(r *record) { r.Step[0]++ }),
-		"a broken round": state(func(r *record) { r.Open = &openRound{Announcement: []byte("x")} }),
-		"edited model": func(w *world) {
-			for name, b := range w.disk.objects {
-				if strings.HasPrefix(name, "model/") {
-					b[0] ^= 1
+	synctest.Test(t, func(t *testing.T) {
+		state := func(f func(*record)) func(*world) {
+			return func(w *world) {
+				key := "state." + hexTask(w)
+				r, err := decodeRecord(w.disk.Values[key])
+				if err != nil {
+					t.Fatal(err)
 				}
+				f(&r)
+				w.disk.Values[key], _ = r.encode()
 			}
-		},
-	} {
-		w := newWorld(t, dp.Shuffle, dp.All)
-		w.check(w.run())
-		harm(w)
-		m := &memory{w.disk, nil, t}
-		j, err := ledger.OpenJournal(t.Context(), m, m, w.task.Population, limit(1e9))
-		if err != nil {
-			t.Fatal(err)
 		}
-		if len(problems(m, j, w.task)) == 0 {
-			t.Errorf("%s: not found", name)
+		for name, harm := range map[string]func(*world){
+			"no task":        func(w *world) { delete(w.disk.Values, "task."+hexTask(w)) },
+			"another task":   func(w *world) { w.disk.Objects["task/"+hexTask(w)][70] ^= 1 },
+			"no state":       func(w *world) { delete(w.disk.Values, "state."+hexTask(w)) },
+			"older state":    state(func(r *record) { r.Round = 1 }),
+			"one back":       state(func(r *record) { r.Round = 2 }),
+			"no model":       state(func(r *record) { r.Model[0]++ }),
+			"no optimiser":   state(func(r *record) { r.Step[0]++ }),
+			"a broken round": state(func(r *record) { r.Open = &openRound{Announcement: []byte("x")} }),
+			"edited model": func(w *world) {
+				for name, b := range w.disk.Objects {
+					if strings.HasPrefix(name, "model/") {
+						b[0] ^= 1
+					}
+				}
+			},
+		} {
+			w := newWorld(t, dp.Shuffle, dp.All)
+			w.check(w.run())
+			harm(w)
+			if len(w.found()) == 0 {
+				t.Errorf("%s: not found", name)
+			}
 		}
-	}
+	})
 }

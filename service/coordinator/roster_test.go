@@ -11,17 +11,17 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/lab/memory"
 	"github.com/riffle-dp/riffle/service/registrar"
 	"github.com/riffle-dp/riffle/service/shuffler"
 )
@@ -38,43 +38,38 @@ type enrolling struct {
 func (g *enrolling) change(q registrar.Request) registrar.Change {
 	g.s.t.Helper()
 	b, _ := json.Marshal(q)
-	for range 24000 {
-		w := httptest.NewRecorder()
+	var w *httptest.ResponseRecorder
+	until(g.s.t, func() bool {
+		w = httptest.NewRecorder()
 		g.operator.ServeHTTP(w, httptest.NewRequest("POST", "/registrar/change", bytes.NewReader(b)))
-		var c registrar.Change
-		if w.Code == 200 {
-			if err := json.Unmarshal(w.Body.Bytes(), &c); err != nil {
-				g.s.t.Fatal(err)
-			}
-			g.serial = c.Serial
-			return c
-		}
-		if w.Code != 503 {
-			g.s.t.Fatalf("%d %s", w.Code, w.Body)
-		}
-		time.Sleep(5 * time.Millisecond)
+		return w.Code != 503 // it has started
+	})
+	var c registrar.Change
+	if err := json.Unmarshal(w.Body.Bytes(), &c); w.Code != 200 || err != nil {
+		g.s.t.Fatalf("%d %s: %v", w.Code, w.Body, err)
 	}
-	g.s.t.Fatal("the registrar does not start")
-	return registrar.Change{}
+	g.serial = c.Serial
+	return c
 }
 
-// enrolment is the shuffler's; taken waits until it counts on the registrar's newest roster.
+// taken waits until the shuffler counts on the registrar's newest roster, and returns its enrolment.
 func (g *enrolling) taken() []byte {
 	g.s.t.Helper()
-	for range 24000 {
-		w := httptest.NewRecorder()
+	var w *httptest.ResponseRecorder
+	until(g.s.t, func() bool {
+		w = httptest.NewRecorder()
 		g.s.front.ServeHTTP(w, httptest.NewRequest("GET", "/v1/enrolment", nil))
-		if w.Code == 200 {
-			if e, err := wire.Decode[wire.Enrolment](w.Body.Bytes()[64:]); err == nil {
-				if r, err := e.CheckRoster(g.key.Public().(ed25519.PublicKey)); err == nil && r.Serial == g.serial {
-					return w.Body.Bytes()
-				}
-			}
+		if w.Code != 200 {
+			return false
 		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	g.s.t.Fatalf("roster %d is not taken", g.serial)
-	return nil
+		e, err := wire.Decode[wire.Enrolment](w.Body.Bytes()[64:])
+		if err != nil {
+			return false
+		}
+		r, err := e.CheckRoster(g.key.Public().(ed25519.PublicKey))
+		return err == nil && r.Serial == g.serial
+	})
+	return w.Body.Bytes()
 }
 
 func publicOf(k ed25519.PrivateKey) []byte { return k.Public().(ed25519.PublicKey) }
@@ -88,18 +83,12 @@ func idOf(k ed25519.PrivateKey) string {
 func newEnrolled(t *testing.T, p dp.Participation, least, rounds int64) (*system, *enrolling) {
 	t.Helper()
 	g := &enrolling{key: signer(t)}
-	// Where not all are asked, a round lasts to its end; a loaded machine needs seconds.
-	length := 4 * time.Second
-	if p == dp.All {
-		length = 20 * time.Second
-	}
-	s := newSystem(t, dp.Shuffle, p, length, func(w *world) {
+	s := newSystem(t, dp.Shuffle, p, func(w *world) {
 		w.task.MinClients, w.task.Rounds, w.task.MinReports = least, rounds, 2
 		w.config.BlockSize = 2
 		w.enrols = func(s *system, c *shuffler.Config) {
 			g.s = s
-			db := openStore(t, filepath.Join(s.dir, "registrar"), "registrar")
-			service, err := registrar.New(registrar.Config{Population: s.task.Population, Key: g.key, Store: db, Poll: 5 * time.Millisecond})
+			service, err := registrar.New(registrar.Config{Population: s.task.Population, Key: g.key, Store: &memory.Store{Disk: memory.NewDisk()}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -110,12 +99,12 @@ func newEnrolled(t *testing.T, p dp.Participation, least, rounds int64) (*system
 			go func() { done <- service.Run(ctx) }()
 			t.Cleanup(func() {
 				cancel()
-				if err := errors.Join(<-done, db.Close()); err != nil {
+				if err := <-done; err != nil {
 					t.Error(err)
 				}
 			})
 			c.Roster = nil
-			c.Registrar = &shuffler.Registrar{Key: g.key.Public().(ed25519.PublicKey), Every: 5 * time.Millisecond, Fetch: func(_ context.Context, have [32]byte) ([]byte, error) {
+			c.Registrar = &shuffler.Registrar{Key: g.key.Public().(ed25519.PublicKey), Every: time.Second, Fetch: func(_ context.Context, have [32]byte) ([]byte, error) {
 				w := httptest.NewRecorder()
 				r := httptest.NewRequest("GET", fmt.Sprintf("/v1/roster?have=%x", have), nil)
 				peers.ServeHTTP(w, endpoint.WithPeer(r, registrar.Shuffler))
@@ -142,8 +131,7 @@ func newEnrolled(t *testing.T, p dp.Participation, least, rounds int64) (*system
 // and is charged by the number that the task counts on.
 func TestTaskGoesOnWhenTheRosterChanges(t *testing.T) {
 	for _, p := range []dp.Participation{dp.All, dp.Sampled, dp.CheckIn, dp.Once} {
-		t.Run(string(p), func(t *testing.T) {
-			t.Parallel() // it waits
+		bubble(t, string(p), func(t *testing.T) {
 			const least = 6
 			s, g := newEnrolled(t, p, least, 4)
 			if p == dp.Sampled {
@@ -151,11 +139,11 @@ func TestTaskGoesOnWhenTheRosterChanges(t *testing.T) {
 			}
 			var charged []ledger.Entry
 			// No round is announced while the roster changes.
-			var changing sync.RWMutex
+			changing := make(chan struct{}, 1)
 			s.before = func(_ http.ResponseWriter, q *http.Request) bool {
 				if q.URL.Path == "/v1/enrolment" {
-					changing.RLock()
-					defer changing.RUnlock()
+					changing <- struct{}{}
+					<-changing
 				}
 				return false
 			}
@@ -163,7 +151,7 @@ func TestTaskGoesOnWhenTheRosterChanges(t *testing.T) {
 				h := c.Handler()
 				for round := range int64(4) {
 					a := s.announced(h, round, []int64{8, 9, 6, 6}[round])
-					changing.Lock()
+					changing <- struct{}{}
 					s.take(a)
 					switch round {
 					case 0: // one leaves, two join
@@ -176,7 +164,7 @@ func TestTaskGoesOnWhenTheRosterChanges(t *testing.T) {
 						s.clients = s.clients[3:]
 						g.taken()
 					}
-					changing.Unlock()
+					<-changing
 				}
 				status, err := c.Wait(context.Background(), wire.Digest(s.task))
 				if err != nil || status.State != Done || status.Released+status.Failed < 4 && p != dp.Once {
@@ -199,54 +187,34 @@ func TestTaskGoesOnWhenTheRosterChanges(t *testing.T) {
 	}
 }
 
-// next takes part in one round, which has n clients.
-func (s *system) next(h http.Handler, after, n int64) {
-	s.t.Helper()
-	s.take(s.announced(h, after, n))
-}
-
 // announced waits for a round, which has n clients.
 func (s *system) announced(h http.Handler, after, n int64) wire.Announcement {
 	s.t.Helper()
-	for {
-		code, b, _ := get(s.t, h, fmt.Sprintf("/v1/tasks/%s/announcement?after=%d&wait=20", hexTask(s.world), after))
-		if code == 204 || code == 503 {
-			time.Sleep(time.Millisecond)
-			continue
-		}
-		if code != 200 {
-			s.t.Fatalf("round %d: %d %s", after+1, code, b)
-		}
-		a, err := wire.Decode[wire.Announcement](b[64:])
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		if a.Round != after+1 {
-			s.t.Fatalf("round %d, want %d", a.Round, after+1)
-		}
-		if a.Population != n || a.MinClients != s.task.MinClients {
-			s.t.Fatalf("round %d has n = %d and counts on %d, want %d", a.Round, a.Population, a.MinClients, n)
-		}
-		return a
+	a := s.next(h, after)
+	if a.Population != n || a.MinClients != s.task.MinClients {
+		s.t.Fatalf("round %d has n = %d and counts on %d, want %d", a.Round, a.Population, a.MinClients, n)
 	}
+	return a
 }
 
 // A task waits while fewer are enrolled than it counts on, and goes on when others have joined.
 func TestTaskWaitsForClients(t *testing.T) {
-	s, g := newEnrolled(t, dp.All, 8, 1)
-	g.change(registrar.Request{Revoke: []string{idOf(s.clients[7])}})
-	g.taken()
-	s.clients = s.clients[:7]
-	s.serve(func(c *Service) {
-		wait(t, c, s.task, func(now wire.Status) bool { return strings.Contains(now.Error, "counts on 8") })
-		one := signer(t)
-		g.change(registrar.Request{Add: [][]byte{publicOf(one)}})
-		s.clients = append(s.clients, one)
+	synctest.Test(t, func(t *testing.T) {
+		s, g := newEnrolled(t, dp.All, 8, 1)
+		g.change(registrar.Request{Revoke: []string{idOf(s.clients[7])}})
 		g.taken()
-		s.next(c.Handler(), 0, 8)
-		if status, err := c.Wait(context.Background(), wire.Digest(s.task)); err != nil || status.Released != 1 {
-			t.Errorf("%+v, %v", status, err)
-		}
+		s.clients = s.clients[:7]
+		s.serve(func(c *Service) {
+			wait(t, c, s.task, func(now wire.Status) bool { return strings.Contains(now.Error, "counts on 8") })
+			one := signer(t)
+			g.change(registrar.Request{Add: [][]byte{publicOf(one)}})
+			s.clients = append(s.clients, one)
+			g.taken()
+			s.take(s.announced(c.Handler(), 0, 8))
+			if status, err := c.Wait(context.Background(), wire.Digest(s.task)); err != nil || status.Released != 1 {
+				t.Errorf("%+v, %v", status, err)
+			}
+		})
 	})
 }
 
@@ -254,96 +222,94 @@ func TestTaskWaitsForClients(t *testing.T) {
 func wait(t *testing.T, c *Service, task wire.Task, f func(wire.Status) bool) {
 	t.Helper()
 	var now wire.Status
-	for range 24000 {
+	until(t, func() bool {
 		var err error
 		if now, err = c.Show(wire.Digest(task)); err != nil {
 			t.Fatal(err)
 		}
-		if f(now) {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	t.Fatalf("%+v", now)
+		return f(now)
+	})
 }
 
 // Whatever the shuffler's operator signs, no round is announced with clients that the registrar has
 // not signed, nor with an old roster, also after a start.
 func TestEnrolmentsBesideTheRegistrar(t *testing.T) {
-	s, g := newEnrolled(t, dp.All, 4, 100)
-	old := g.taken()
-	g.change(registrar.Request{Revoke: []string{idOf(s.clients[7])}})
-	good := g.taken()
-	s.clients = s.clients[:7]
-	enrolment, err := wire.Decode[wire.Enrolment](good[64:])
-	if err != nil {
-		t.Fatal(err)
-	}
-	roster, err := wire.Decode[wire.Roster](enrolment.Registrar[64:])
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := signer(t)
-	with := func(f func(e *wire.Enrolment, r *wire.Roster), key ed25519.PrivateKey) []byte {
-		e, r := enrolment, roster
-		e.Serial += 10
-		f(&e, &r)
-		if key != nil {
-			e.Registrar = wire.Sign(key, wire.LabelRegistrar, wire.Encode(r))
+	synctest.Test(t, func(t *testing.T) {
+		s, g := newEnrolled(t, dp.All, 4, 100)
+		old := g.taken()
+		g.change(registrar.Request{Revoke: []string{idOf(s.clients[7])}})
+		good := g.taken()
+		s.clients = s.clients[:7]
+		enrolment, err := wire.Decode[wire.Enrolment](good[64:])
+		if err != nil {
+			t.Fatal(err)
 		}
-		return wire.Sign(s.operator, wire.LabelEnrolment, wire.Encode(e))
-	}
-	attacks := map[string][]byte{
-		"an old roster":      old,
-		"one more client":    with(func(e *wire.Enrolment, _ *wire.Roster) { e.Clients++; e.Roster[0]++ }, nil),
-		"n overstated":       with(func(e *wire.Enrolment, _ *wire.Roster) { e.Clients += 100 }, nil),
-		"no statement":       with(func(e *wire.Enrolment, _ *wire.Roster) { e.Registrar = nil }, nil),
-		"another key":        with(func(e *wire.Enrolment, r *wire.Roster) { r.Serial++ }, other),
-		"the operator's key": with(func(e *wire.Enrolment, r *wire.Roster) { r.Serial++ }, s.operator),
-		"another population": with(func(_ *wire.Enrolment, r *wire.Roster) { r.Population[0]++; r.Serial++ }, g.key),
-		"two of one serial":  with(func(_ *wire.Enrolment, r *wire.Roster) { r.To++ }, g.key),
-		"beyond the roster":  with(func(e *wire.Enrolment, r *wire.Roster) { e.To = r.To + 1 }, nil),
-	}
-	var announced, asked atomic.Int64
-	serving := func(b []byte) func(http.ResponseWriter, *http.Request) bool {
-		return func(w http.ResponseWriter, q *http.Request) bool {
-			if q.Method == "POST" && q.URL.Path == "/v1/rounds" {
-				body, _ := io.ReadAll(q.Body)
-				if a, err := wire.Decode[wire.Announcement](body[64:]); err != nil || a.Enrolment != wire.Digest(enrolment) {
-					announced.Add(1)
+		roster, err := wire.Decode[wire.Roster](enrolment.Registrar[64:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := signer(t)
+		with := func(f func(e *wire.Enrolment, r *wire.Roster), key ed25519.PrivateKey) []byte {
+			e, r := enrolment, roster
+			e.Serial += 10
+			f(&e, &r)
+			if key != nil {
+				e.Registrar = wire.Sign(key, wire.LabelRegistrar, wire.Encode(r))
+			}
+			return wire.Sign(s.operator, wire.LabelEnrolment, wire.Encode(e))
+		}
+		attacks := map[string][]byte{
+			"an old roster":      old,
+			"one more client":    with(func(e *wire.Enrolment, _ *wire.Roster) { e.Clients++; e.Roster[0]++ }, nil),
+			"n overstated":       with(func(e *wire.Enrolment, _ *wire.Roster) { e.Clients += 100 }, nil),
+			"no statement":       with(func(e *wire.Enrolment, _ *wire.Roster) { e.Registrar = nil }, nil),
+			"another key":        with(func(e *wire.Enrolment, r *wire.Roster) { r.Serial++ }, other),
+			"the operator's key": with(func(e *wire.Enrolment, r *wire.Roster) { r.Serial++ }, s.operator),
+			"another population": with(func(_ *wire.Enrolment, r *wire.Roster) { r.Population[0]++; r.Serial++ }, g.key),
+			"two of one serial":  with(func(_ *wire.Enrolment, r *wire.Roster) { r.To++ }, g.key),
+			"beyond the roster":  with(func(e *wire.Enrolment, r *wire.Roster) { e.To = r.To + 1 }, nil),
+		}
+		var announced, asked atomic.Int64
+		serving := func(b []byte) func(http.ResponseWriter, *http.Request) bool {
+			return func(w http.ResponseWriter, q *http.Request) bool {
+				if q.Method == "POST" && q.URL.Path == "/v1/rounds" {
+					body, _ := io.ReadAll(q.Body)
+					if a, err := wire.Decode[wire.Announcement](body[64:]); err != nil || a.Enrolment != wire.Digest(enrolment) {
+						announced.Add(1)
+					}
+					q.Body = io.NopCloser(bytes.NewReader(body))
 				}
-				q.Body = io.NopCloser(bytes.NewReader(body))
+				if q.URL.Path == "/v1/enrolment" {
+					asked.Add(1)
+				}
+				if q.URL.Path != "/v1/enrolment" || b == nil {
+					return false
+				}
+				_, _ = w.Write(b)
+				return true
 			}
-			if q.URL.Path == "/v1/enrolment" {
-				asked.Add(1)
+		}
+		after := int64(0)
+		s.serve(func(c *Service) { s.take(s.announced(c.Handler(), after, 7)) }) // it sees the newest roster
+		for name, b := range attacks {
+			// A round that was announced before goes on; after it, or without one, there is trouble.
+			s.before = serving(b)
+			s.serve(func(c *Service) {
+				before := asked.Load()
+				wait(t, c, s.task, func(now wire.Status) bool { return asked.Load() > before+2 && now.Error != "" })
+			})
+			s.before = nil
+			if announced.Load() != 0 {
+				t.Fatalf("%s: a round is announced with it", name)
 			}
-			if q.URL.Path != "/v1/enrolment" || b == nil {
-				return false
+			var now wire.Status
+			s.serve(func(c *Service) {
+				wait(t, c, s.task, func(st wire.Status) bool { now = st; return st.Phase == "collecting" })
+				s.take(s.announced(c.Handler(), now.Round, 7))
+			})
+			if t.Failed() {
+				t.Fatal(name)
 			}
-			_, _ = w.Write(b)
-			return true
 		}
-	}
-	after := int64(0)
-	s.serve(func(c *Service) { s.next(c.Handler(), after, 7) }) // it sees the newest roster
-	for name, b := range attacks {
-		// A round that was announced before goes on; after it, or without one, there is trouble.
-		s.before = serving(b)
-		s.serve(func(c *Service) {
-			before := asked.Load()
-			wait(t, c, s.task, func(now wire.Status) bool { return asked.Load() > before+2 && now.Error != "" })
-		})
-		s.before = nil
-		if announced.Load() != 0 {
-			t.Fatalf("%s: a round is announced with it", name)
-		}
-		var now wire.Status
-		s.serve(func(c *Service) {
-			wait(t, c, s.task, func(st wire.Status) bool { now = st; return st.Phase == "collecting" })
-			s.next(c.Handler(), now.Round, 7)
-		})
-		if t.Failed() {
-			t.Fatal(name)
-		}
-	}
+	})
 }

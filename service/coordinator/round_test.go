@@ -11,7 +11,7 @@ import (
 func TestRoundsEqualPureFunctions(t *testing.T) {
 	for _, trust := range []dp.Trust{dp.Shuffle, dp.Local, dp.Distributed} {
 		for _, p := range []dp.Participation{dp.All, dp.Sampled, dp.CheckIn, dp.Once} {
-			t.Run(string(trust)+" "+string(p), func(t *testing.T) {
+			bubble(t, string(trust)+" "+string(p), func(t *testing.T) {
 				w := newWorld(t, trust, p)
 				s := w.run()
 				w.check(s)

@@ -1,14 +1,15 @@
-//go:build !soak
-
 package coordinator
 
-import "testing"
+import (
+	"testing"
 
-// stride skips some of the places where a process may crash; with the tag soak
-// none is.
+	"github.com/riffle-dp/riffle/internal/longtest"
+)
+
+// stride skips some of the places where a process may crash; with the tag soak none is.
 func stride() int {
 	if testing.Short() {
-		return 11
+		return 17
 	}
-	return 4
+	return longtest.Pick3(13, 4, 1)
 }

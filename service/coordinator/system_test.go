@@ -5,12 +5,10 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -26,8 +24,8 @@ import (
 	"github.com/riffle-dp/riffle/service/aggregator"
 	"github.com/riffle-dp/riffle/service/batch"
 	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/lab/memory"
 	"github.com/riffle-dp/riffle/service/shuffler"
-	"github.com/riffle-dp/riffle/service/store"
 )
 
 // opened is what a coordinator recorded of a round.
@@ -37,46 +35,29 @@ type opened struct {
 	n       int64
 }
 
-// system is all three services on embedded stores.
+// system is all three services, each on a disk of its own.
 type system struct {
 	*world
 	clients []ed25519.PrivateKey
 	seal    *envelope.Keyring
 	front   http.Handler
 	service *shuffler.Service
-	dir     string
 	rounds  map[int64]*opened
 	source  batch.Source
 	agg     *Aggregator
 	// before, if not nil, answers in place of the shuffler where it returns true.
 	before   func(http.ResponseWriter, *http.Request) bool
 	operator ed25519.PrivateKey
-	late     bool // a client came after a round's deadline
 }
 
-func openStore(t *testing.T, dir, domain string) *store.Store {
+func newSystem(t *testing.T, trust dp.Trust, p dp.Participation, options ...option) *system {
 	t.Helper()
-	c := store.Config{Domain: domain, Dir: dir}
-	ctx := context.Background()
-	if err := store.Init(ctx, c); err != nil && !errors.Is(err, store.ErrExists) {
-		t.Fatal(err)
-	}
-	s, err := store.Open(ctx, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-func newSystem(t *testing.T, trust dp.Trust, p dp.Participation, round time.Duration, options ...option) *system {
-	t.Helper()
-	s := &system{world: newWorld(t, trust, p, options...), dir: t.TempDir(), seal: ring(t), rounds: map[int64]*opened{}}
-	s.config.Round = round
+	s := &system{world: newWorld(t, trust, p, options...), seal: ring(t), rounds: map[int64]*opened{}}
+	s.config.Round = time.Minute
 	operator := signer(t)
 	public := s.key.Public().(ed25519.PublicKey)
-	db := openStore(t, filepath.Join(s.dir, "shuffler"), "shuffler")
 	c := shuffler.Config{Population: s.task.Population, Operator: operator, Coordinators: []ed25519.PublicKey{public}, Keys: s.seal,
-		Aggregator: s.second.Keys, MinReports: 2, Store: db, Poll: 5 * time.Millisecond, Lease: time.Second}
+		Aggregator: s.second.Keys, MinReports: 2, Store: &memory.Store{Disk: memory.NewDisk()}}
 	for range s.n {
 		k := signer(t)
 		s.clients = append(s.clients, k)
@@ -95,7 +76,7 @@ func newSystem(t *testing.T, trust dp.Trust, p dp.Participation, round time.Dura
 	var h http.Handler
 	s.front, h = s.service.Handlers()
 	peer := func(name string) *httptest.Server {
-		return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		return s.net.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			if f := s.before; f != nil && f(w, q) {
 				return
 			}
@@ -104,7 +85,7 @@ func newSystem(t *testing.T, trust dp.Trust, p dp.Participation, round time.Dura
 	}
 	one, two := peer(shuffler.Coordinator), peer(shuffler.Aggregator)
 	s.operator = operator
-	s.source = batch.Source{URL: one.URL, Key: operator.Public().(ed25519.PublicKey), Client: client(t, nil)}
+	s.source = batch.Source{URL: one.URL, Key: operator.Public().(ed25519.PublicKey), Client: s.client(nil)}
 	if c.Registrar != nil {
 		s.source.Registrar = c.Registrar.Key
 	}
@@ -113,27 +94,14 @@ func newSystem(t *testing.T, trust dp.Trust, p dp.Participation, round time.Dura
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		one.Close()
-		two.Close()
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
 	})
 	if trust == dp.Distributed {
-		db := openStore(t, filepath.Join(s.dir, "aggregator"), "aggregator")
-		a, err := aggregator.New(context.Background(), aggregator.Config{Coordinator: public, Keyring: s.second, Store: db,
-			Shuffler: batch.Source{URL: two.URL, Key: s.source.Key, Client: client(t, nil)}})
+		a, err := aggregator.New(ctx, aggregator.Config{Coordinator: public, Keyring: s.second, Store: &memory.Store{Disk: memory.NewDisk()},
+			Shuffler: batch.Source{URL: two.URL, Key: s.source.Key, Client: s.client(nil)}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := httptest.NewServer(a.PeerHandler())
-		s.agg = &Aggregator{URL: h.URL, Client: client(t, nil)}
-		t.Cleanup(func() {
-			h.Close()
-			if err := db.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		s.agg = &Aggregator{URL: s.net.Serve(t, a.PeerHandler()).URL, Client: s.client(nil)}
 	}
 	s.config.Record = func(_ [32]byte, round, place int64, r *randomizer.Report) error {
 		if place == 0 {
@@ -149,7 +117,7 @@ func newSystem(t *testing.T, trust dp.Trust, p dp.Participation, round time.Dura
 	return s
 }
 
-// serve runs a coordinator on its embedded store while f runs.
+// serve runs a coordinator on its disk while f runs.
 func (s *system) serve(f func(*Service)) {
 	s.t.Helper()
 	if err := s.served(f); err != nil {
@@ -160,33 +128,13 @@ func (s *system) serve(f func(*Service)) {
 // served is serve; it returns what Run returned.
 func (s *system) served(f func(*Service)) error {
 	s.t.Helper()
-	t := s.t.(*testing.T)
-	db := openStore(t, filepath.Join(s.dir, "coordinator"), "coordinator")
-	mark := filepath.Join(s.dir, "mark.json")
-	if _, err := os.Stat(mark); errors.Is(err, os.ErrNotExist) {
-		if err := MarkFile(mark).Save(ledger.Mark{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	j, err := OpenJournal(ctx, db, mark, s.task.Population, limit(1e9))
+	p, err := s.start(nil, func(c *Config) { c.Shuffler, c.Aggregator, c.Promises = s.source, s.agg, nil })
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	c, err := New(Config{Key: s.key, Keyring: s.ring, Shuffler: s.source, Aggregator: s.agg, Store: db, Journal: j,
-		Tasks: []Job{s.config}, Backoff: 5 * time.Millisecond, AnnounceLedger: s.tells})
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- c.Run(ctx) }()
-	f(c)
-	cancel()
-	ran := <-done
-	if err := db.Close(); err != nil {
-		t.Error(err)
-	}
-	return ran
+	f(p.Service)
+	p.stop()
+	return <-p.done
 }
 
 // post asks the shuffler as a client.
@@ -213,44 +161,32 @@ func (s *system) session(key ed25519.PrivateKey) wire.Session {
 	return session
 }
 
-// in says whether a client came in time, and fails the test if it was refused for
-// another reason.
-func (s *system) in(code, want int, body []byte) bool {
-	s.t.Helper()
-	if code == http.StatusGone && bytes.Contains(body, []byte(`"closed"`)) {
-		s.late = true
-		return false
-	}
-	if code != want {
-		s.t.Fatalf("%d %s", code, body)
-	}
-	return true
-}
-
 // take has all clients take part in a round.
 func (s *system) take(a wire.Announcement) {
 	s.t.Helper()
 	digest := wire.Digest(a)
+	var out []int // who is not drawn
 	for i, key := range s.clients {
-		id := wire.ClientID(key.Public().(ed25519.PublicKey))
 		switch a.Participation {
-		case dp.Sampled, dp.Once:
-			ask := wire.Ask{Announcement: digest, Client: id}
+		case dp.Sampled, dp.Once: // a round may close when all that are drawn have reported, so all ask first
+			ask := wire.Ask{Announcement: digest, Client: wire.ClientID(key.Public().(ed25519.PublicKey))}
 			wire.Authenticate(&ask, s.session(key))
 			code, b := s.post("/v1/ask", wire.Encode(ask))
-			if !s.in(code, 200, b) {
-				return
-			}
-			if len(b) != 1 {
-				s.t.Fatalf("ask: %s", b)
+			if code != 200 || len(b) != 1 {
+				s.t.Fatalf("ask: %d %s", code, b)
 			}
 			if b[0] == 0 {
-				continue
+				out = append(out, i)
 			}
 		}
+	}
+	for i, key := range s.clients {
+		if slices.Contains(out, i) {
+			continue
+		}
 		r := s.report(a.Round, int64(i), a.ModelDigest, 0)
-		out := wire.Report{Announcement: digest, Client: id}
-		rand.Read(out.ID[:])
+		report := wire.Report{Announcement: digest, Client: wire.ClientID(key.Public().(ed25519.PublicKey))}
+		rand.Read(report.ID[:])
 		var part, share []byte
 		var err error
 		if sum, ok := s.mech.(*mechanism.VectorSum); ok {
@@ -280,47 +216,52 @@ func (s *system) take(a wire.Announcement) {
 			if err != nil {
 				s.t.Fatal(err)
 			}
-			out.Part = append(out.Part, sealed...)
+			report.Part = append(report.Part, sealed...)
 		}
 		if share != nil {
-			if out.Share, err = envelope.SealPart(a.Aggregator, envelope.Aggregator, digest, share); err != nil {
+			if report.Share, err = envelope.SealPart(a.Aggregator, envelope.Aggregator, digest, share); err != nil {
 				s.t.Fatal(err)
 			}
 		}
-		wire.Authenticate(&out, s.session(key))
-		sealed, err := envelope.SealReport(s.seal.Keys[0], &out, wire.ID{})
+		wire.Authenticate(&report, s.session(key))
+		sealed, err := envelope.SealReport(s.seal.Keys[0], &report, wire.ID{})
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		if code, b := s.post("/v1/report", sealed); !s.in(code, 204, b) {
-			return
+		if code, b := s.post("/v1/report", sealed); code != 204 {
+			s.t.Fatalf("%d %s", code, b)
 		}
 	}
 }
 
-// until takes part in rounds up to the last, or to one that a client missed.
-func (s *system) until(h http.Handler, after, last int64) {
+// next waits for the announcement of a later round.
+func (s *system) next(h http.Handler, after int64) wire.Announcement {
 	s.t.Helper()
-	for after < last && !s.late {
-		code, b, _ := get(s.t, h, fmt.Sprintf("/v1/tasks/%s/announcement?after=%d&wait=20", hexTask(s.world), after))
-		if code == 204 || code == 503 {
-			time.Sleep(time.Millisecond)
-			continue
-		}
-		if code != 200 {
-			s.t.Fatalf("announcement: %d %s", code, b)
-		}
-		m, err := wire.Verify(s.key.Public().(ed25519.PublicKey), wire.LabelAnnouncement, b)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		a, err := wire.Decode[wire.Announcement](m)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		s.take(a)
-		s.late = s.late || a.Round > after+1 // nobody saw the one before
-		after = a.Round
+	var code int
+	var b []byte
+	until(s.t, func() bool {
+		code, b, _ = get(s.t, h, fmt.Sprintf("/v1/tasks/%s/announcement?after=%d&wait=20", hexTask(s.world), after))
+		return code != 204 && code != 503
+	})
+	if code != 200 {
+		s.t.Fatalf("announcement: %d %s", code, b)
+	}
+	m, err := wire.Verify(s.key.Public().(ed25519.PublicKey), wire.LabelAnnouncement, b)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	a, err := wire.Decode[wire.Announcement](m)
+	if err != nil || a.Round != after+1 {
+		s.t.Fatalf("round %d, want %d: %v", a.Round, after+1, err)
+	}
+	return a
+}
+
+// run takes part in rounds up to the last.
+func (s *system) run(h http.Handler, after, last int64) {
+	s.t.Helper()
+	for ; after < last; after++ {
+		s.take(s.next(h, after))
 	}
 }
 
@@ -368,57 +309,32 @@ func (s *system) again() [32]byte {
 	return co.Announce().ModelDigest
 }
 
-// All services on their stores, with a coordinator that is stopped between two
-// rounds and comes back: the model is what the recorded reports give.
+// All services, with a coordinator that is stopped between two rounds and comes back: the model is what
+// the recorded reports give.
 func TestSystem(t *testing.T) {
 	for _, c := range []struct {
 		trust dp.Trust
 		p     dp.Participation
-		round time.Duration
 		also  option
 	}{
-		{dp.Shuffle, dp.Sampled, 1500 * time.Millisecond, func(*world) {}}, // such a round lasts to its deadline
-		{dp.Shuffle, dp.Once, 20 * time.Second, func(*world) {}},
-		{dp.Shuffle, dp.All, 20 * time.Second, several},
-		{dp.Distributed, dp.All, 20 * time.Second, func(*world) {}},
+		{dp.Shuffle, dp.Sampled, func(*world) {}},
+		{dp.Shuffle, dp.Once, func(*world) {}},
+		{dp.Shuffle, dp.All, several},
+		{dp.Distributed, dp.All, func(*world) {}},
 	} {
-		if testing.Short() && c.p != dp.All {
-			continue // one is enough
-		}
-		// Deadlines are of the real clock. On a machine where a client comes late
-		// the rounds are made longer.
-		for late := true; late; c.round *= 4 {
-			if c.round > 10*time.Minute {
-				t.Fatalf("%s %s: clients are late for rounds of %v", c.trust, c.p, c.round)
-			}
-			t.Run(fmt.Sprintf("%s %s %v", c.trust, c.p, c.round), func(t *testing.T) {
-				s := newSystem(t, c.trust, c.p, c.round, c.also)
-				s.run(t)
-				late = s.late
+		bubble(t, fmt.Sprint(c.trust, " ", c.p), func(t *testing.T) {
+			s := newSystem(t, c.trust, c.p, c.also)
+			s.serve(func(co *Service) { s.run(co.Handler(), 0, 2) })
+			s.serve(func(co *Service) {
+				s.run(co.Handler(), 2, 3)
+				status, err := co.Wait(t.Context(), wire.Digest(s.task))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want := s.again(); status.State != Done || status.Model != want || status.Released != 3 {
+					t.Errorf("%+v, want model %x", status, want)
+				}
 			})
-			if t.Failed() {
-				return
-			}
-		}
+		})
 	}
-}
-
-func (s *system) run(t *testing.T) {
-	s.serve(func(co *Service) { s.until(co.Handler(), 0, 2) })
-	if s.late {
-		return
-	}
-	s.serve(func(co *Service) {
-		s.until(co.Handler(), 2, 3)
-		if s.late {
-			return
-		}
-		status, err := co.Wait(t.Context(), wire.Digest(s.task))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want := s.again(); status.State != Done || status.Model != want || status.Released != 3 {
-			t.Errorf("%+v, want model %x", status, want)
-		}
-	})
 }

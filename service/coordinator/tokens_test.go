@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/protocol/envelope"
@@ -23,15 +24,15 @@ type bureau struct {
 	issuer  *token.Issuer
 	keys    *token.Keys
 	task    [32]byte
-	made    map[string][wire.TokenBytes]byte
 	// forge, if not nil, puts another token into a message.
 	forge func(round, place, client int64, message int, good [wire.TokenBytes]byte) [wire.TokenBytes]byte
 }
 
-// The keys of epochs, by rounds and messages: they are dear.
+// The keys of epochs, by rounds and messages, and the tokens that were made under them: they are dear.
 var (
 	epochsMu sync.Mutex
 	epochs   = map[[2]int64]*token.Issuer{}
+	made     = map[string][wire.TokenBytes]byte{}
 )
 
 func epochOf(t testing.TB, rounds, messages int64) *token.Issuer {
@@ -50,7 +51,7 @@ func epochOf(t testing.TB, rounds, messages int64) *token.Issuer {
 }
 
 // tokens asks for a token with each message.
-func tokens(w *world) { w.bureau = &bureau{made: map[string][wire.TokenBytes]byte{}} }
+func tokens(w *world) { w.bureau = &bureau{} }
 
 func (b *bureau) key() ed25519.PublicKey {
 	if b == nil {
@@ -62,7 +63,11 @@ func (b *bureau) key() ed25519.PublicKey {
 // join adds the tokens to the task.
 func (b *bureau) join(w *world) {
 	b.private = signer(w.t)
-	b.issuer = epochOf(w.t, w.task.LastRound(), w.task.PerClient())
+	rounds := w.task.LastRound()
+	if w.task.PerClient() == 1 {
+		rounds = max(rounds, 20) // so that most tasks have the same keys
+	}
+	b.issuer = epochOf(w.t, rounds, w.task.PerClient())
 	m := b.issuer.Keys()
 	w.task.Tokens = wire.Tokens{Epoch: m.Epoch, Keys: wire.Digest(m)}
 	w.config.TokenKeys = wire.Sign(b.private, wire.LabelTokenKeys, wire.Encode(m))
@@ -81,14 +86,16 @@ func (b *bureau) enrol(w *world) {
 
 // of is a client's token for a task, under the key at a place.
 func (b *bureau) of(task [32]byte, client int64, place int) (out [wire.TokenBytes]byte) {
-	name := fmt.Sprintf("%x %d %d", task, client, place)
-	if t, ok := b.made[name]; ok {
+	epochsMu.Lock()
+	defer epochsMu.Unlock()
+	name := fmt.Sprintf("%x %x %d %d", b.issuer.Keys().Epoch, task, client, place)
+	if t, ok := made[name]; ok {
 		return t
 	}
 	seed := [32]byte{}
 	binary.LittleEndian.PutUint64(seed[:], uint64(client)+1)
 	out = one(b.issuer, b.keys, task, seed, place)
-	b.made[name] = out
+	made[name] = out
 	return out
 }
 
@@ -127,14 +134,14 @@ func (b *bureau) token(round, place, client int64, message int) [wire.TokenBytes
 func TestRoundsWithTokens(t *testing.T) {
 	for _, trust := range []dp.Trust{dp.Shuffle, dp.Local, dp.Distributed} {
 		for _, p := range []dp.Participation{dp.All, dp.Sampled, dp.CheckIn} {
-			t.Run(string(trust)+" "+string(p), func(t *testing.T) {
+			bubble(t, string(trust)+" "+string(p), func(t *testing.T) {
 				w := newWorld(t, trust, p, tokens)
 				s := w.run()
 				w.check(s)
 				if s.Released != 3 || s.Failed+s.Void != 0 || len(s.Rejected) != 0 {
 					t.Errorf("%+v", s)
 				}
-				for i, b := range w.disk.entries {
+				for i, b := range w.disk.Log {
 					e, err := wire.Decode[wire.Entry](b)
 					if charged := e.Event.Participation == dp.All && e.Event.Reports == 3 && e.Event.Population == 3; err != nil || trust != dp.Local && !charged {
 						t.Errorf("entry %d is %+v, %v", i, e, err)
@@ -180,7 +187,7 @@ func TestForgedTokensAreLeftOut(t *testing.T) {
 		}},
 	} {
 		for _, trust := range []dp.Trust{dp.Shuffle, dp.Distributed} {
-			t.Run(name+" "+string(trust), func(t *testing.T) {
+			bubble(t, name+" "+string(trust), func(t *testing.T) {
 				w := newWorld(t, trust, dp.All, tokens)
 				w.bureau.forge = func(round, place, client int64, _ int, good [wire.TokenBytes]byte) [wire.TokenBytes]byte {
 					if place != 2 {
@@ -200,36 +207,40 @@ func TestForgedTokensAreLeftOut(t *testing.T) {
 
 // The aggregator checks tokens itself: a report with a token for the coordinator alone is left out.
 func TestAggregatorChecksTokens(t *testing.T) {
-	for name, with := range map[string][]option{"": {tokens}, "proofs": {tokens, withProofs}} {
-		w := newWorld(t, dp.Distributed, dp.All, with...)
-		w.garbage[2] = 8
-		s := w.run()
-		w.check(s, 2)
-		if s.Released != 3 || s.Reports != 21 || len(s.Rejected) != 1 {
-			t.Errorf("%s: %d reports, rejected %v", name, s.Reports, s.Rejected)
+	synctest.Test(t, func(t *testing.T) {
+		for name, with := range map[string][]option{"": {tokens}, "proofs": {tokens, withProofs}} {
+			w := newWorld(t, dp.Distributed, dp.All, with...)
+			w.garbage[2] = 8
+			s := w.run()
+			w.check(s, 2)
+			if s.Released != 3 || s.Reports != 21 || len(s.Rejected) != 1 {
+				t.Errorf("%s: %d reports, rejected %v", name, s.Reports, s.Rejected)
+			}
+			if n := w.agg.Load().Snapshot().Refused[wire.NoToken]; n != 3 {
+				t.Errorf("%s: the aggregator refuses %d for their tokens", name, n)
+			}
 		}
-		if n := w.agg.Load().Snapshot().Refused[wire.NoToken]; n != 3 {
-			t.Errorf("%s: the aggregator refuses %d for their tokens", name, n)
-		}
-	}
+	})
 }
 
 // A token of another index of the same client is none: an ally cannot spend all its tokens in one
 // place.
 func TestTokensOfAnotherIndex(t *testing.T) {
-	w := newWorld(t, dp.Shuffle, dp.Once, tokens, func(w *world) { w.task.Messages = 2 })
-	w.bureau.forge = func(round, place, client int64, message int, good [wire.TokenBytes]byte) [wire.TokenBytes]byte {
-		if client%4 == 1 { // one of each block
-			at, _ := w.bureau.keys.Place(round, int64(1-message))
-			return w.bureau.of(w.bureau.task, client, at)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Shuffle, dp.Once, tokens, func(w *world) { w.task.Messages = 2 })
+		w.bureau.forge = func(round, place, client int64, message int, good [wire.TokenBytes]byte) [wire.TokenBytes]byte {
+			if client%4 == 1 { // one of each block
+				at, _ := w.bureau.keys.Place(round, int64(1-message))
+				return w.bureau.of(w.bureau.task, client, at)
+			}
+			return good
 		}
-		return good
-	}
-	s := w.run()
-	w.check(s, 1, 4) // the second run begins with the second client of the block
-	if s.Released != 3 || s.Rejected[wire.NoToken] != 6 {
-		t.Errorf("%+v", s)
-	}
+		s := w.run()
+		w.check(s, 1, 4) // the second run begins with the second client of the block
+		if s.Released != 3 || s.Rejected[wire.NoToken] != 6 {
+			t.Errorf("%+v", s)
+		}
+	})
 }
 
 // Twenty reports that the shuffler has made are no crowd: the step is that of the clients alone, and
@@ -237,7 +248,7 @@ func TestTokensOfAnotherIndex(t *testing.T) {
 func TestStuffedBatches(t *testing.T) {
 	for _, trust := range []dp.Trust{dp.Shuffle, dp.Distributed} {
 		for _, honest := range []int64{8, 2} {
-			t.Run(fmt.Sprint(trust, " ", honest), func(t *testing.T) {
+			bubble(t, fmt.Sprint(trust, " ", honest), func(t *testing.T) {
 				w := newWorld(t, trust, dp.All, tokens, func(w *world) {
 					w.n = 28
 					if trust == dp.Distributed {
@@ -265,7 +276,7 @@ func TestStuffedBatches(t *testing.T) {
 				} else if s.Released != 0 || s.Failed != 3 || s.FailedBy[FailedTokens]+s.FailedBy[FailedTooFew] != 3 || s.Rejected[wire.NoToken] != 60 {
 					t.Errorf("%+v", s)
 				}
-				for i, b := range w.disk.entries {
+				for i, b := range w.disk.Log {
 					if e, err := wire.Decode[wire.Entry](b); err != nil || e.Event.Reports != 3 {
 						t.Errorf("entry %d is %+v, %v", i, e, err)
 					}
@@ -277,67 +288,71 @@ func TestStuffedBatches(t *testing.T) {
 
 // A coordinator that ends at any of its steps charges and releases the same.
 func TestTokensAfterCrashes(t *testing.T) {
-	for at := 1; ; at += 7 {
-		w := newWorld(t, dp.Shuffle, dp.All, tokens)
-		w.bureau.forge = func(round, place, _ int64, _ int, good [wire.TokenBytes]byte) [wire.TokenBytes]byte {
-			if place == 5 { // two reports with one token: which of the two counts must not change
-				return w.bureau.of(w.bureau.task, 1, int(round-1))
+	synctest.Test(t, func(t *testing.T) {
+		for at := 1; ; at += 7 {
+			w := newWorld(t, dp.Shuffle, dp.All, tokens)
+			w.bureau.forge = func(round, place, _ int64, _ int, good [wire.TokenBytes]byte) [wire.TokenBytes]byte {
+				if place == 5 { // two reports with one token: which of the two counts must not change
+					return w.bureau.of(w.bureau.task, 1, int(round-1))
+				}
+				return good
 			}
-			return good
+			crash := &stop{At: at, After: at%2 == 0}
+			s := w.crashed(crash)
+			w.check(s, 5)
+			if !crash.hit() || t.Failed() {
+				break
+			}
 		}
-		crash := &stop{At: at, After: at%2 == 0}
-		s := w.crashed(crash)
-		w.check(s, 5)
-		w.server.Close()
-		w.peer.Close()
-		if !crash.hit() || t.Failed() {
-			break
-		}
-	}
+	})
 }
 
 // Keys that the registrar has not signed, or that are not the task's, are refused: nobody's messages
 // are checked under keys of the coordinator's own making.
 func TestOtherKeysAreRefused(t *testing.T) {
-	for name, change := range map[string]func(w *world){
-		"not signed by the registrar": func(w *world) {
-			w.config.TokenKeys = wire.Sign(w.key, wire.LabelTokenKeys, wire.Encode(w.bureau.issuer.Keys()))
-		},
-		"another epoch": func(w *world) {
-			w.config.TokenKeys = wire.Sign(w.bureau.private, wire.LabelTokenKeys, wire.Encode(epochOf(w.t, 1, 1).Keys()))
-		},
-		"none":         func(w *world) { w.config.TokenKeys = nil },
-		"no registrar": func(w *world) {},
-	} {
-		w := newWorld(t, dp.Shuffle, dp.All, tokens)
-		change(w)
-		p, err := w.start(nil, func(c *Config) {
-			if name == "no registrar" {
-				c.Shuffler.Registrar = nil
+	synctest.Test(t, func(t *testing.T) {
+		for name, change := range map[string]func(w *world){
+			"not signed by the registrar": func(w *world) {
+				w.config.TokenKeys = wire.Sign(w.key, wire.LabelTokenKeys, wire.Encode(w.bureau.issuer.Keys()))
+			},
+			"another epoch": func(w *world) {
+				w.config.TokenKeys = wire.Sign(w.bureau.private, wire.LabelTokenKeys, wire.Encode(epochOf(w.t, 1, 1).Keys()))
+			},
+			"none":         func(w *world) { w.config.TokenKeys = nil },
+			"no registrar": func(w *world) {},
+		} {
+			w := newWorld(t, dp.Shuffle, dp.All, tokens)
+			change(w)
+			p, err := w.start(nil, func(c *Config) {
+				if name == "no registrar" {
+					c.Shuffler.Registrar = nil
+				}
+			})
+			if err == nil {
+				p.stop()
+				<-p.done
+				t.Errorf("%s: the task is run", name)
 			}
-		})
-		if err == nil {
-			p.stop()
-			<-p.done
-			t.Errorf("%s: the task is run", name)
 		}
-	}
+	})
 }
 
 // A shuffler that hands a client's sealed part on twice gets nothing by it.
 func TestSealedPartsThatAreRepeated(t *testing.T) {
-	w := newWorld(t, dp.Shuffle, dp.All, tokens)
-	fill := w.sh.Fill
-	w.sh.Fill = func(a wire.Announcement) (parts, shares [][]byte) {
-		parts, shares = fill(a)
-		parts[4] = bytes.Clone(parts[3])
-		return parts, shares
-	}
-	s := w.run()
-	w.check(s, 4)
-	if s.Rejected[wire.SpentToken] != 3 {
-		t.Errorf("%v", maps.Clone(s.Rejected))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Shuffle, dp.All, tokens)
+		fill := w.sh.Fill
+		w.sh.Fill = func(a wire.Announcement) (parts, shares [][]byte) {
+			parts, shares = fill(a)
+			parts[4] = bytes.Clone(parts[3])
+			return parts, shares
+		}
+		s := w.run()
+		w.check(s, 4)
+		if s.Rejected[wire.SpentToken] != 3 {
+			t.Errorf("%v", maps.Clone(s.Rejected))
+		}
+	})
 }
 
 // BenchmarkTokens compares the opening of a batch with tokens and without.

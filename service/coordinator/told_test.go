@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
@@ -39,7 +40,7 @@ func readList(b []byte, w *world) (head wire.Receipts, list []wire.ID, err error
 // receipts the list of all that were opened, once and sorted.
 func (w *world) checkTold() {
 	w.t.Helper()
-	m := &memory{w.disk, nil, w.t}
+	m := w.disk.store(nil)
 	rec, _, err := readRecord(context.Background(), m, wire.Digest(w.task))
 	if err != nil {
 		w.t.Fatal(err)
@@ -107,7 +108,7 @@ func TestReceiptsOfOpenedMessagesAreListed(t *testing.T) {
 		{"proofs", dp.Distributed, 1, nil, 8, 0, 0},
 		{"proofs, receipts that differ", dp.Distributed, 1, map[int]int{2: 7}, 7, 1, 0},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		bubble(t, c.name, func(t *testing.T) {
 			kind := func(*world) {}
 			if strings.HasPrefix(c.name, "proofs") {
 				kind = withProofs
@@ -124,7 +125,7 @@ func TestReceiptsOfOpenedMessagesAreListed(t *testing.T) {
 				t.Fatalf("%+v", s)
 			}
 			w.checkTold()
-			m := &memory{w.disk, nil, t}
+			m := w.disk.store(nil)
 			rec, _, err := readRecord(t.Context(), m, wire.Digest(w.task))
 			if err != nil {
 				t.Fatal(err)
@@ -139,158 +140,166 @@ func TestReceiptsOfOpenedMessagesAreListed(t *testing.T) {
 // A stranger gets what is public, by the digests that are public, and a refusal without any work
 // for all else.
 func TestStrangersAskForRounds(t *testing.T) {
-	w := newWorld(t, dp.Shuffle, dp.All, receipts)
-	p, err := w.start(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.stop()
-	if _, err := p.Wait(t.Context(), wire.Digest(w.task)); err != nil {
-		t.Fatal(err)
-	}
-	ask := func(path string) *httptest.ResponseRecorder {
-		rw := httptest.NewRecorder()
-		p.Handler().ServeHTTP(rw, httptest.NewRequest(http.MethodGet, path, nil))
-		return rw
-	}
-	rec, _, err := readRecord(t.Context(), &memory{w.disk, nil, t}, wire.Digest(w.task))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range rec.Told {
-		closed := ask(fmt.Sprintf("/v1/rounds/%x/closed", r.Announcement))
-		if closed.Code != 200 || !bytes.Equal(closed.Body.Bytes(), r.Closed) {
-			t.Errorf("closed: %d, %d bytes", closed.Code, closed.Body.Len())
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Shuffle, dp.All, receipts)
+		p, err := w.start(nil)
+		if err != nil {
+			t.Fatal(err)
 		}
-		list := ask(fmt.Sprintf("/v1/rounds/%x/receipts", r.Announcement))
-		if _, ids, err := readList(list.Body.Bytes(), w); list.Code != 200 || err != nil || len(ids) != 8 {
-			t.Errorf("receipts: %d, %v, %d", list.Code, err, len(ids))
+		defer p.stop()
+		if _, err := p.Wait(t.Context(), wire.Digest(w.task)); err != nil {
+			t.Fatal(err)
 		}
-	}
-	// Another process has read nothing yet, and reads the list from the store.
-	p.lists = cache{}
-	reads := len(w.disk.happened())
-	for range 3 {
-		if list := ask(fmt.Sprintf("/v1/rounds/%x/receipts", rec.Told[0].Announcement)); list.Code != 200 {
-			t.Errorf("receipts from the store: %d", list.Code)
+		ask := func(path string) *httptest.ResponseRecorder {
+			rw := httptest.NewRecorder()
+			p.Handler().ServeHTTP(rw, httptest.NewRequest(http.MethodGet, path, nil))
+			return rw
 		}
-	}
-	if full := p.oldLists.by; len(full) != 0 {
-		t.Errorf("%d lists are held when nobody reads", len(full))
-	}
-	for path, want := range map[string]int{
-		"/v1/rounds/" + strings.Repeat("ab", 32) + "/closed":   404,
-		"/v1/rounds/" + strings.Repeat("ab", 32) + "/receipts": 404,
-		"/v1/rounds/abcd/closed":                               400,
-		"/v1/rounds/zz/receipts":                               400,
-	} {
-		if got := ask(path); got.Code != want {
-			t.Errorf("%s: %d, want %d", path, got.Code, want)
+		rec, _, err := readRecord(t.Context(), w.disk.store(nil), wire.Digest(w.task))
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if n := len(w.disk.happened()) - reads; n > 1 {
-		t.Errorf("%d reads of the store for one list and strangers' digests", n)
-	}
+		for _, r := range rec.Told {
+			closed := ask(fmt.Sprintf("/v1/rounds/%x/closed", r.Announcement))
+			if closed.Code != 200 || !bytes.Equal(closed.Body.Bytes(), r.Closed) {
+				t.Errorf("closed: %d, %d bytes", closed.Code, closed.Body.Len())
+			}
+			list := ask(fmt.Sprintf("/v1/rounds/%x/receipts", r.Announcement))
+			if _, ids, err := readList(list.Body.Bytes(), w); list.Code != 200 || err != nil || len(ids) != 8 {
+				t.Errorf("receipts: %d, %v, %d", list.Code, err, len(ids))
+			}
+		}
+		// Another process has read nothing yet, and reads the list from the store.
+		p.lists = cache{}
+		reads := len(w.disk.happened())
+		for range 3 {
+			if list := ask(fmt.Sprintf("/v1/rounds/%x/receipts", rec.Told[0].Announcement)); list.Code != 200 {
+				t.Errorf("receipts from the store: %d", list.Code)
+			}
+		}
+		if full := p.oldLists.by; len(full) != 0 {
+			t.Errorf("%d lists are held when nobody reads", len(full))
+		}
+		for path, want := range map[string]int{
+			"/v1/rounds/" + strings.Repeat("ab", 32) + "/closed":   404,
+			"/v1/rounds/" + strings.Repeat("ab", 32) + "/receipts": 404,
+			"/v1/rounds/abcd/closed":                               400,
+			"/v1/rounds/zz/receipts":                               400,
+		} {
+			if got := ask(path); got.Code != want {
+				t.Errorf("%s: %d, want %d", path, got.Code, want)
+			}
+		}
+		if n := len(w.disk.happened()) - reads; n > 1 {
+			t.Errorf("%d reads of the store for one list and strangers' digests", n)
+		}
+	})
 }
 
 // Only the last rounds are kept, and the lists of others are deleted.
 func TestOldListsAreDeleted(t *testing.T) {
-	w := newWorld(t, dp.Shuffle, dp.All, receipts, func(w *world) { w.task.Rounds = keepTold + 3 })
-	w.check(w.run())
-	lists := 0
-	w.disk.mu.Lock()
-	defer w.disk.mu.Unlock()
-	for name := range w.disk.objects {
-		if strings.HasPrefix(name, "receipts/") {
-			lists++
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Shuffle, dp.All, receipts, func(w *world) { w.task.Rounds = keepTold + 3 })
+		w.check(w.run())
+		lists := 0
+		w.disk.Lock()
+		defer w.disk.Unlock()
+		for name := range w.disk.Objects {
+			if strings.HasPrefix(name, "receipts/") {
+				lists++
+			}
 		}
-	}
-	if lists != keepTold {
-		t.Errorf("%d lists are stored, want %d", lists, keepTold)
-	}
+		if lists != keepTold {
+			t.Errorf("%d lists are stored, want %d", lists, keepTold)
+		}
+	})
 }
 
 // A list that is lost or changed is found by the check, and no other bytes are served.
 func TestChangedListIsNotServed(t *testing.T) {
-	w := newWorld(t, dp.Shuffle, dp.All, receipts)
-	w.check(w.run())
-	w.disk.mu.Lock()
-	for name, b := range w.disk.objects {
-		if strings.HasPrefix(name, "receipts/") {
-			w.disk.objects[name] = append(bytes.Clone(b), make([]byte, 16)...)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Shuffle, dp.All, receipts)
+		w.check(w.run())
+		w.disk.Lock()
+		for name, b := range w.disk.Objects {
+			if strings.HasPrefix(name, "receipts/") {
+				w.disk.Objects[name] = append(bytes.Clone(b), make([]byte, 16)...)
+			}
 		}
-	}
-	w.disk.mu.Unlock()
-	p, err := w.start(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.stop()
-	if _, err := p.Wait(t.Context(), wire.Digest(w.task)); err != nil {
-		t.Fatal(err)
-	}
-	rec, _, err := readRecord(t.Context(), &memory{w.disk, nil, t}, wire.Digest(w.task))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range rec.Told {
-		if _, err := p.oldList(t.Context(), endedRound{r, p.find(wire.Digest(w.task))}); err == nil || errors.Is(err, errLooking) {
-			t.Errorf("a changed list is served: %v", err)
+		w.disk.Unlock()
+		p, err := w.start(nil)
+		if err != nil {
+			t.Fatal(err)
 		}
-		p.listAgain = p.listAgain.Add(-1 << 40)
-	}
-	problems := 0
-	m := &memory{w.disk, nil, t}
-	p.find(wire.Digest(w.task)).checkTold(t.Context(), m, func(string, ...any) { problems++ })
-	if problems != len(rec.Told) {
-		t.Errorf("the check finds %d of %d changed lists", problems, len(rec.Told))
-	}
+		defer p.stop()
+		if _, err := p.Wait(t.Context(), wire.Digest(w.task)); err != nil {
+			t.Fatal(err)
+		}
+		rec, _, err := readRecord(t.Context(), w.disk.store(nil), wire.Digest(w.task))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range rec.Told {
+			if _, err := p.oldList(t.Context(), endedRound{r, p.find(wire.Digest(w.task))}); err == nil || errors.Is(err, errLooking) {
+				t.Errorf("a changed list is served: %v", err)
+			}
+			p.listAgain = p.listAgain.Add(-1 << 40)
+		}
+		problems := 0
+		m := w.disk.store(nil)
+		p.find(wire.Digest(w.task)).checkTold(t.Context(), m, func(string, ...any) { problems++ })
+		if problems != len(rec.Told) {
+			t.Errorf("the check finds %d of %d changed lists", problems, len(rec.Told))
+		}
+	})
 }
 
 // A coordinator that does not lead, or has just started, does not say that there is no such round:
 // it asks for another try, and a client asks the one that leads.
 func TestStandbySaysNothingOfRounds(t *testing.T) {
-	w := newWorld(t, dp.Shuffle, dp.All, receipts)
-	block, blocked := make(chan struct{}), make(chan struct{})
-	slow := w.config
-	slow.Record = func(_ [32]byte, round, place int64, _ *randomizer.Report) error {
-		if round == 2 && place == 0 {
-			close(blocked)
-			<-block
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Shuffle, dp.All, receipts)
+		block, blocked := make(chan struct{}), make(chan struct{})
+		slow := w.config
+		slow.Record = func(_ [32]byte, round, place int64, _ *randomizer.Report) error {
+			if round == 2 && place == 0 {
+				close(blocked)
+				<-block
+			}
+			return nil
 		}
-		return nil
-	}
-	one, err := w.start(nil, func(c *Config) { c.Tasks[0] = slow })
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-blocked
-	two, err := w.start(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rec, _, err := readRecord(t.Context(), &memory{w.disk, nil, t}, wire.Digest(w.task))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ask := func(p *process, announcement hash) int {
-		rw := httptest.NewRecorder()
-		p.Handler().ServeHTTP(rw, httptest.NewRequest(http.MethodGet, fmt.Sprintf("/v1/rounds/%x/closed", announcement), nil))
-		return rw.Code
-	}
-	if got := ask(one, rec.Told[0].Announcement); got != 200 {
-		t.Errorf("the leader: %d", got)
-	}
-	if got := ask(one, hash{1}); got != 404 {
-		t.Errorf("the leader, of no round: %d", got)
-	}
-	if got := ask(two, rec.Told[0].Announcement); got != 503 {
-		t.Errorf("a standby: %d", got)
-	}
-	two.stop()
-	if err := <-two.done; err != nil {
-		t.Error(err)
-	}
-	close(block)
-	w.check(w.end(one))
+		one, err := w.start(nil, func(c *Config) { c.Tasks[0] = slow })
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-blocked
+		two, err := w.start(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec, _, err := readRecord(t.Context(), w.disk.store(nil), wire.Digest(w.task))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask := func(p *process, announcement hash) int {
+			rw := httptest.NewRecorder()
+			p.Handler().ServeHTTP(rw, httptest.NewRequest(http.MethodGet, fmt.Sprintf("/v1/rounds/%x/closed", announcement), nil))
+			return rw.Code
+		}
+		if got := ask(one, rec.Told[0].Announcement); got != 200 {
+			t.Errorf("the leader: %d", got)
+		}
+		if got := ask(one, hash{1}); got != 404 {
+			t.Errorf("the leader, of no round: %d", got)
+		}
+		if got := ask(two, rec.Told[0].Announcement); got != 503 {
+			t.Errorf("a standby: %d", got)
+		}
+		two.stop()
+		if err := <-two.done; err != nil {
+			t.Error(err)
+		}
+		close(block)
+		w.check(w.end(one))
+	})
 }

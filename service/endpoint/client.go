@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -21,6 +22,8 @@ type ClientConfig struct {
 	// 90 s.
 	Header time.Duration
 	Conns  int // connections to one server at a time; default no limit
+	// Dial connects to a server. Default: TCP.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // NewClient makes a client. It follows no redirects.
@@ -41,10 +44,13 @@ func NewClient(c ClientConfig) (*http.Client, error) {
 		t.InsecureSkipVerify = true
 		t.VerifyConnection = verifyPins(c.Pins)
 	}
+	if c.Dial == nil {
+		c.Dial = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	}
 	return &http.Client{
 		Transport: &http.Transport{
 			TLSClientConfig: t, ForceAttemptHTTP2: true, MaxConnsPerHost: c.Conns, MaxIdleConnsPerHost: 16,
-			DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+			DialContext:         c.Dial,
 			TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 90 * time.Second,
 			ResponseHeaderTimeout: cmp.Or(c.Header, 90*time.Second),
 			// Pings reveal a vanished peer while a poll waits.

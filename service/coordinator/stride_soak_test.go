@@ -1,5 +1,0 @@
-//go:build soak
-
-package coordinator
-
-func stride() int { return 1 }
