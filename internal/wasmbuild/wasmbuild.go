@@ -56,7 +56,7 @@ func (p Program) Load(ctx context.Context, progress Progress) ([]byte, error) {
 	}
 	root, err := Root(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("this riffle was built without %s, and cannot compile it: %w; a release build has it in it", p.Packed, err)
+		return nil, fmt.Errorf("this riffle was built without %s, and cannot compile it here: %w. Run it in a clone of riffle with Go (https://go.dev/dl), or build a release", p.Packed, err)
 	}
 	return p.Compile(ctx, root, progress)
 }
@@ -65,15 +65,15 @@ func (p Program) Load(ctx context.Context, progress Progress) ([]byte, error) {
 // missing.
 func Root(ctx context.Context) (string, error) {
 	if _, err := exec.LookPath("go"); err != nil {
-		return "", errors.New("there is no Go in PATH (https://go.dev/dl)")
+		return "", errors.New("there is no go in PATH")
 	}
 	out, err := command(ctx, "", nil, "list", "-m", "-f", "{{.Path}} {{.Dir}}")
 	if err != nil {
-		return "", fmt.Errorf("the working directory must be in a clone of riffle: %w", err)
+		return "", fmt.Errorf("the working directory is in no clone of riffle: %w", err)
 	}
 	path, dir, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
 	if path != module {
-		return "", fmt.Errorf("the working directory must be in a clone of riffle, not of %s", path)
+		return "", errors.New("the working directory is in no clone of riffle")
 	}
 	return dir, nil
 }
