@@ -44,7 +44,7 @@ func Certify(ctx context.Context, q Query, method string) (certificate.Document,
 		}
 		q = one
 	}
-	d := certificate.Document{Format: certificate.Format, Query: certified(q)}
+	d := certificate.Document{Format: certificate.Format, Version: certificate.Version, Query: certified(q)}
 	if restored(d.Query, q).withDefaults() != q.withDefaults() {
 		return d, fmt.Errorf("account: the query has a part that certificates do not know: %w", dp.ErrNoBound)
 	}
@@ -78,7 +78,7 @@ func Certify(ctx context.Context, q Query, method string) (certificate.Document,
 	if cerr := ctx.Err(); cerr != nil {
 		return d, cerr
 	}
-	pure := certificate.Document{Format: d.Format, Query: d.Query}
+	pure := certificate.Document{Format: d.Format, Version: d.Version, Query: d.Query}
 	if certifyBasic(&pure, q, parts) == nil && (err != nil || pure.Claim.Eps <= d.Claim.Eps && pure.Claim.Delta <= d.Claim.Delta) {
 		return pure, nil
 	}
@@ -123,7 +123,6 @@ func certifyBasic(d *certificate.Document, q Query, parts []part) error {
 		}
 		d.Claim.Eps = q.Eps
 	}
-	d.Version = d.Query.Needs(d.Claim.Method)
 	return nil
 }
 
@@ -159,7 +158,7 @@ func (e *engine) certifyPLD(d *certificate.Document, q Query, parts []part, c cl
 	if err != nil {
 		return err
 	}
-	d.Claim, d.Version = claim, d.Query.Needs(claim.Method)
+	d.Claim = claim
 	d.Round = &certificate.Round{Step: loss.Step, Infinite: loss.Infinite, Times: times, Clones: blocks.Clones, Reports: blocks.Reports, Drawn: blocks.Drawn}
 	for j, p := range loss.Upper[1:] {
 		d.Round.Q = append(d.Round.Q, p*math.Exp(-float64(j+1)*loss.Step))

@@ -87,7 +87,7 @@ func certifyRemoval(d *certificate.Document, q Query, p part) error {
 			return err
 		}
 	}
-	d.Claim, d.Version = claim, d.Query.Needs(claim.Method)
+	d.Claim = claim
 	d.Round, d.Composition = &rounds[0], &accounts[0]
 	d.Reverse = &certificate.Order{Round: rounds[1], Composition: accounts[1]}
 	return nil

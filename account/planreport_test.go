@@ -12,6 +12,7 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/dp/amplify"
 	"github.com/riffle-dp/riffle/dp/gdp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 )
 
@@ -31,7 +32,7 @@ func TestPlanReport(t *testing.T) {
 		{Participation: dp.Sampled, Population: 1e6, Reports: 3000, Rounds: 50, Delta: 1e-8},
 		{Trust: dp.Local, Participation: dp.All, Population: 10, Rounds: 3, Delta: 1e-5},
 	} {
-		for _, target := range []float64{.02, .65, 8} {
+		for _, target := range longtest.Pick([]float64{.65}, []float64{.02, .65, 8}) {
 			for name, report := range map[string]func(float64) (dp.Report, error){"any": anyReport, "two bits": twoBits} {
 				if name != "any" && (q.Rounds != 1280 || target > .1) {
 					continue // the pair of a known total variation is slow
@@ -72,7 +73,7 @@ func TestPlanStepUnit(t *testing.T) {
 		target           float64
 		steps            int
 		rounds, messages int64
-	}{{.65, 3, 160, 1}, {.5, 3, 160, 1}, {.5, 1, 160, 1}, {.5, 6, 300, 1}, {.5, 3, 160, 8}, {1, 3, 160, 8}} {
+	}{{.65, 3, 160, 1}, {.5, 3, 160, 8}, {.5, 3, 160, 1}, {.5, 1, 160, 1}, {.5, 6, 300, 1}, {1, 3, 160, 8}}[:longtest.Pick(2, 6)] {
 		report := func(eps0 float64) (dp.Report, error) {
 			m, err := randomizer.New(randomizer.StepUnit, randomizer.Config{Dim: 1930, Radius: 1, Eps0: eps0, Steps: c.steps, Encoding: randomizer.Seed})
 			if err != nil {

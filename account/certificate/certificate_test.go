@@ -506,3 +506,17 @@ func TestRareRemovalsVerify(t *testing.T) {
 		}
 	}
 }
+
+// A document of another version is refused by its version, whatever else it has.
+func TestOtherVersions(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"format":"riffle-certificate","version":2,"later":1}`: `version 2; want "riffle-certificate", version 1`,
+		`{"format":"riffle-certificate","query":{}}`:            "version 0; want",
+		`{"format":"another","version":1}`:                      `format "another"`,
+		`{"format":"riffle-certificate","version":1,"later":1}`: `unknown field "later"`,
+	} {
+		if _, err := certificate.Decode([]byte(text)); !errors.Is(err, certificate.ErrMalformed) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}

@@ -17,11 +17,10 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// Format names the document. Version is the latest version of it; a document that needs
-// nothing beyond an earlier version has that.
+// Format names the document, and Version its form.
 const (
 	Format  = "riffle-certificate"
-	Version = 3
+	Version = 1
 )
 
 // MaxSize bounds a document's size in bytes.
@@ -41,7 +40,7 @@ type Document struct {
 	// line.
 	Round       *Round       `json:"round,omitempty"`
 	Composition *Composition `json:"composition,omitempty"`
-	// Reverse, since version 3, is for neighbours that are not alike: with adjacency remove, Round
+	// Reverse is for neighbours that are not alike: with adjacency remove, Round
 	// is of the world with the client from the world without it, and Reverse the other way round.
 	Reverse *Order `json:"reverse,omitempty"`
 }
@@ -69,7 +68,7 @@ type Query struct {
 	Gamma      float64      `json:"gamma,omitempty"`   // for check-in
 	Dropout    float64      `json:"dropout,omitempty"` // each report is lost with this probability
 	Rounds     int64        `json:"rounds"`
-	// Since version 2. TV is a of dp.Report. Height, Shares and Eta are those of dp.Steps.
+	// TV is a of dp.Report. Height, Shares and Eta are those of dp.Steps.
 	TV     float64   `json:"tv,omitempty"`
 	Height float64   `json:"height,omitempty"`
 	Shares []float64 `json:"shares,omitempty"`
@@ -78,25 +77,21 @@ type Query struct {
 	Colluders int64 `json:"colluders,omitempty"`
 	// KHidden says that nobody sees how many reports a round has. The proof is that for a public number.
 	KHidden bool `json:"k_hidden,omitempty"`
-	// Since version 3. Sigma is σ of one Gaussian report over the clip norm; Eps0 is then 0.
+	// Sigma is σ of one Gaussian report over the clip norm; Eps0 is then 0.
 	Sigma float64 `json:"sigma,omitempty"`
 }
 
 // Methods that prove a claim.
 const (
-	BlanketPLD = "blanket-pld" // clones at rate 2/(e^eps0+1)
-	ClonesPLD  = "clones-pld"  // clones at rate e^-eps0
-	Basic      = "basic"       // pure guarantees, added
-
-	// Since version 2.
-	KRRPLD     = "krr-pld"     // blanket of k-ary randomized response
-	TVPLD      = "tv-pld"      // a known total variation
-	LaplacePLD = "laplace-pld" // Laplace noise
-	CapPLD     = "cap-pld"     // two densities
-	RisingPLD  = "rising-pld"  // a density that rises in steps
-
-	// Since version 3.
-	RemovePLD = "gauss-remove-pld" // one client more or less in a sum of Gaussian reports
+	BlanketPLD = "blanket-pld"      // clones at rate 2/(e^eps0+1)
+	ClonesPLD  = "clones-pld"       // clones at rate e^-eps0
+	Basic      = "basic"            // pure guarantees, added
+	KRRPLD     = "krr-pld"          // blanket of k-ary randomized response
+	TVPLD      = "tv-pld"           // a known total variation
+	LaplacePLD = "laplace-pld"      // Laplace noise
+	CapPLD     = "cap-pld"          // two densities
+	RisingPLD  = "rising-pld"       // a density that rises in steps
+	RemovePLD  = "gauss-remove-pld" // one client more or less in a sum of Gaussian reports
 )
 
 // Methods lists the methods.
@@ -107,19 +102,6 @@ func Methods() []string {
 // thinned says whether some of the clients who are drawn collude, and others drop out.
 func (q Query) thinned() bool {
 	return q.Colluders > 0 && q.Dropout > 0 && q.Participation == dp.Sampled && !q.Trust.Is(dp.Alone)
-}
-
-// Needs returns the version of a document with this query and this method.
-func (q Query) Needs(method string) int {
-	if q.thinned() || method == RemovePLD {
-		return 3
-	}
-	old := q.Randomizer == dp.Generic || q.Randomizer == dp.BinaryRR || q.Randomizer == dp.KRR
-	old = old && (method == BlanketPLD || method == ClonesPLD || method == Basic)
-	if old && q.TV == 0 && q.Height == 0 && len(q.Shares) == 0 && q.Eta == 0 && q.Colluders == 0 && !q.KHidden {
-		return 1
-	}
-	return 2
 }
 
 // Claim says that the query is (Eps, Delta)-DP.
@@ -140,9 +122,9 @@ type Round struct {
 	Step     float64   `json:"step"`
 	Infinite float64   `json:"infinite"`
 	Q        []float64 `json:"q"`
-	Lower    []float64 `json:"lower,omitempty"`   // since version 3
-	Balance  int       `json:"balance,omitempty"` // since version 3; 1 … len(Lower)
-	Missing  float64   `json:"missing,omitempty"` // since version 3
+	Lower    []float64 `json:"lower,omitempty"`
+	Balance  int       `json:"balance,omitempty"` // 1 … len(Lower)
+	Missing  float64   `json:"missing,omitempty"`
 	// Times is the number of rounds that the pair is composed over.
 	Times int64 `json:"times"`
 	// Clones and Reports are hints. The checker distinguishes numbers of clones only up to
@@ -150,7 +132,7 @@ type Round struct {
 	// of Reports. Any blocks are sound; badly chosen ones prove less.
 	Clones  int64   `json:"clones"`
 	Reports []int64 `json:"reports,omitempty"`
-	// Drawn, since version 3, is a hint as Reports is, for colluders among sampled clients of whom
+	// Drawn is a hint as Reports is, for colluders among sampled clients of whom
 	// some drop out: blocks of the number of honest clients who are drawn.
 	Drawn []int64 `json:"drawn,omitempty"`
 }
@@ -195,7 +177,11 @@ func Decode(text []byte) (Document, error) {
 	}
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(&d); err != nil {
+	err := dec.Decode(&d)
+	if form := d.otherForm(); form != "" && d.Format != "" { // which says more than that a key is not known
+		return bad(errors.New(form))
+	}
+	if err != nil {
 		return bad(err)
 	}
 	again, err := json.Marshal(d)
@@ -222,6 +208,14 @@ const (
 	maxBlocks = 1 << 16
 )
 
+// otherForm names a format and version that this package does not read; "": it reads them.
+func (d Document) otherForm() string {
+	if d.Format == Format && d.Version == Version {
+		return ""
+	}
+	return fmt.Sprintf("format %q, version %d; want %q, version %d", d.Format, d.Version, Format, Version)
+}
+
 // validate returns an error that wraps ErrMalformed and names the first value out of range. A
 // valid document's claim may still be false.
 func (d Document) validate() error {
@@ -229,8 +223,7 @@ func (d Document) validate() error {
 	takesK := q.Participation == dp.Sampled || q.Participation == dp.Once
 	var out first
 	check := out.check
-	needs := q.Needs(c.Method)
-	check(d.Format == Format && d.Version == needs, fmt.Sprintf("format must be %q, version %d", Format, needs))
+	check(d.otherForm() == "", d.otherForm())
 	removal := c.Method == RemovePLD
 	if removal {
 		check(q.Trust.Is(dp.RemovalCounted) && q.Randomizer == dp.Gaussian && q.Adjacency == dp.AddRemoveOne && q.Participation == dp.CheckIn,

@@ -15,13 +15,12 @@ import (
 // hostile is a document with a pair of so many points that gets as far as the check of a round.
 func hostile(method string, points int, change func(q *Query, r *Round)) Document {
 	d := Document{
-		Format: Format,
-		Query:  Query{Trust: dp.Shuffle, Participation: dp.CheckIn, Randomizer: dp.Generic, Adjacency: dp.ReplaceOne, Eps0: 1, N: 1 << 20, Gamma: .5, Rounds: 1},
-		Claim:  Claim{Method: method, Eps: .5, Delta: .5},
-		Round:  &Round{Step: 1 / float64(points), Infinite: .25, Q: make([]float64, points), Times: 1, Clones: 1},
+		Format: Format, Version: Version,
+		Query: Query{Trust: dp.Shuffle, Participation: dp.CheckIn, Randomizer: dp.Generic, Adjacency: dp.ReplaceOne, Eps0: 1, N: 1 << 20, Gamma: .5, Rounds: 1},
+		Claim: Claim{Method: method, Eps: .5, Delta: .5},
+		Round: &Round{Step: 1 / float64(points), Infinite: .25, Q: make([]float64, points), Times: 1, Clones: 1},
 	}
 	change(&d.Query, d.Round)
-	d.Version = d.Query.Needs(method)
 	w := Composition{Low: -1 << 40, Points: 1 << 41, Beyond: 1e-200, Inflation: 1, WrapAround: 1e-200, Splitting: 1, Truncation: d.Round.Infinite}
 	w.Total = w.Window + w.Truncation + w.WrapAround + w.RoundOff
 	d.Composition = &w

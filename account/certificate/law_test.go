@@ -24,55 +24,57 @@ func TestCertificatesByOwnLaw(t *testing.T) {
 	steps := dp.NewSteps(2, []float64{.3, .1}, 1e-3)
 	eps0 := math.Log(5) + 2e-3
 	fewer := change{"fewer clients", func(d *certificate.Document) { d.Query.N-- }}
-	hidden := change{"version", func(d *certificate.Document) { d.Version = 1 }}
 	for _, c := range []struct {
 		name    string
 		q       account.Query
 		method  string
 		changes []change
+		slow    bool // the checker takes seconds
 	}{
 		{"tv", account.Query{Participation: dp.All, TV: .07, Eps0: 2, Population: 6, Rounds: 2, Eps: .8, AskDelta: true}, certificate.TVPLD, []change{
-			fewer, hidden,
+			fewer,
 			{"tv", func(d *certificate.Document) { d.Query.TV *= 1.01 }},
 			{"eps0", func(d *certificate.Document) { d.Query.Eps0 *= 1.01 }},
 			{"a colluder", func(d *certificate.Document) { d.Query.Colluders = 1 }},
 			{"delta", func(d *certificate.Document) { d.Claim.Delta *= .98 }},
 			{"an atom lowered", func(d *certificate.Document) { d.Round.Q[slices.Index(d.Round.Q, slices.Max(d.Round.Q))] *= .9 }},
 			{"an atom moved", func(d *certificate.Document) { q := d.Round.Q; q[len(q)/4-3] += q[len(q)/4]; q[len(q)/4] = 0 }},
-			{"no tv", func(d *certificate.Document) { d.Query.TV = 0 }}}},
+			{"no tv", func(d *certificate.Document) { d.Query.TV = 0 }}}, false},
 		{"laplace", account.Query{Participation: dp.All, Class: dp.LaplaceL1, Eps0: 1, Population: 5, Rounds: 2, Eps: .5, AskDelta: true}, certificate.LaplacePLD, []change{
 			fewer, {"class", func(d *certificate.Document) { d.Query.Randomizer = dp.Generic }},
-			{"eps0", func(d *certificate.Document) { d.Query.Eps0 *= 1.01 }}}},
+			{"eps0", func(d *certificate.Document) { d.Query.Eps0 *= 1.01 }}}, false},
 		{"krr", account.Query{Participation: dp.All, Class: dp.KRR, Symbols: 6, Eps0: 1, Population: 5, Rounds: 2, Eps: .5, AskDelta: true}, certificate.KRRPLD, []change{
-			{"symbols", func(d *certificate.Document) { d.Query.Symbols = 5 }}}},
+			{"symbols", func(d *certificate.Document) { d.Query.Symbols = 5 }}}, true},
 		{"cap", account.Query{Participation: dp.Sampled, Class: dp.Cap, TV: .06, Eps0: 2, Population: 9, Reports: 5, Colluders: 2, Rounds: 2, Eps: .8, AskDelta: true}, certificate.CapPLD, []change{
 			{"colluders", func(d *certificate.Document) { d.Query.Colluders++ }},
 			{"tv", func(d *certificate.Document) { d.Query.TV *= 1.03 }},
 			{"k", func(d *certificate.Document) { d.Query.K = 9 }},
 			{"drop-outs", func(d *certificate.Document) { d.Query.Dropout = .5 }},
-			{"blocks", func(d *certificate.Document) { d.Round.Reports = []int64{1} }}}},
+			{"blocks", func(d *certificate.Document) { d.Round.Reports = []int64{1} }}}, false},
 		{"rising", account.Query{Participation: dp.CheckIn, Class: dp.Rising, Steps: steps, Eps0: eps0, Population: 8, Gamma: .5, Colluders: 1, HiddenReports: true, Rounds: 2, Eps: .8, AskDelta: true}, certificate.RisingPLD, []change{
 			{"height", func(d *certificate.Document) { d.Query.Height *= 1.05 }},
 			{"a share", func(d *certificate.Document) { d.Query.Shares[1] *= 1.5 }},
 			{"eta", func(d *certificate.Document) { d.Query.Eta = .03 }},
 			{"gamma", func(d *certificate.Document) { d.Query.Gamma = .53 }},
-			{"eps0", func(d *certificate.Document) { d.Query.Eps0 = math.Log(4.9) }}}},
+			{"eps0", func(d *certificate.Document) { d.Query.Eps0 = math.Log(4.9) }}}, true},
 		{"k hidden", account.Query{Participation: dp.CheckIn, Eps0: 2, Population: 20, Gamma: .5, HiddenReports: true, Rounds: 2, Eps: 1, AskDelta: true}, certificate.BlanketPLD, []change{
-			fewer, hidden, {"colluders", func(d *certificate.Document) { d.Query.Colluders = 1 }}}},
+			fewer, {"colluders", func(d *certificate.Document) { d.Query.Colluders = 1 }}}, false},
 		{"colluders", account.Query{Participation: dp.Sampled, Eps0: 2, Population: 60, Reports: 20, Colluders: 10, Rounds: 5, Delta: 1e-3}, certificate.BlanketPLD, []change{
-			{"colluders", func(d *certificate.Document) { d.Query.Colluders++ }}}},
+			{"colluders", func(d *certificate.Document) { d.Query.Colluders++ }}}, false},
 		{"colluders drawn, drop-outs", account.Query{Participation: dp.Sampled, Eps0: 2, Population: 600, Reports: 300, Colluders: 200, Dropout: .3, Rounds: 5, Delta: 1e-4}, certificate.BlanketPLD, []change{
 			{"colluders", func(d *certificate.Document) { d.Query.Colluders += 4 }},
-			{"an order of blocks", func(d *certificate.Document) { d.Round.Drawn[1], d.Round.Drawn[2] = d.Round.Drawn[2], d.Round.Drawn[1] }},
-			{"version", func(d *certificate.Document) { d.Version = 2 }}}},
+			{"an order of blocks", func(d *certificate.Document) { d.Round.Drawn[1], d.Round.Drawn[2] = d.Round.Drawn[2], d.Round.Drawn[1] }}}, true},
 		{"colluders drawn, drop-outs, cap", account.Query{Participation: dp.Sampled, Class: dp.Cap, TV: .06, Eps0: 2, Population: 90, Reports: 50, Colluders: 20, Dropout: .2, Rounds: 2, Eps: .4, AskDelta: true}, certificate.CapPLD, []change{
-			{"drop-outs", func(d *certificate.Document) { d.Query.Dropout = .1 }}}},
+			{"drop-outs", func(d *certificate.Document) { d.Query.Dropout = .1 }}}, true},
 		{"pure, colluders", account.Query{Participation: dp.Sampled, Eps0: 2, Population: 60, Reports: 20, Colluders: 10, Rounds: 5, Delta: 1e-3}, certificate.Basic, []change{
-			{"colluders", func(d *certificate.Document) { d.Query.Colluders++ }}}},
+			{"colluders", func(d *certificate.Document) { d.Query.Colluders++ }}}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if testing.Short() && c.name != "tv" && c.name != "k hidden" {
 				t.Skip("long, and the same goroutines")
+			}
+			if c.slow {
+				longtest.Only(t, "the checker takes seconds")
 			}
 			t.Parallel()
 			method := c.method
@@ -80,12 +82,8 @@ func TestCertificatesByOwnLaw(t *testing.T) {
 				method = "" // the tightest of them
 			}
 			honest := clone(t, write(t, c.q, method))
-			version := 2
-			if c.q.Dropout > 0 {
-				version = 3
-			}
-			if honest.Claim.Method != c.method || honest.Version != version {
-				t.Fatalf("version %d, method %s", honest.Version, honest.Claim.Method)
+			if honest.Claim.Method != c.method {
+				t.Fatalf("method %s", honest.Claim.Method)
 			}
 			v, err := honest.Verify(context.Background())
 			if err != nil {

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/internal/safetensors"
 	"github.com/riffle-dp/riffle/learn/external/externaltest"
 	"github.com/riffle-dp/riffle/protocol/wire"
@@ -23,9 +24,7 @@ import (
 // clients' program computes gradients, the coordinator's evaluates, and the model comes out with its
 // names, shapes and provenance, also after a restart.
 func TestTaskOfAProgramsModel(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs processes; the services have their own tests")
-	}
+	longtest.Only(t, "its clients wait for seconds of the clock")
 	dir := shortDir(t)
 	l := operate.Loopback{Dir: dir, Clients: 4, Processes: 1, MinReports: 2, Suite: wire.X25519, Epsilon: 100, Delta: 1e-5, Data: "mnist",
 		Policy: config.Policy{MaxEps0: 3, MaxEps: 100, MaxTaskEps: 50, Delta: 1e-5, MinReports: 2, MaxTasks: 3}, Spread: -1}

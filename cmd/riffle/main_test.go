@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -130,69 +129,56 @@ func modelOf(t *testing.T, dir string) []byte {
 	return raw
 }
 
-// A run that is killed at random moments and resumed each time ends with the
-// model of a run that was left alone.
+// A run that is killed again and again, each time some rounds later, and resumed each time ends with
+// the model of a run that was left alone.
 func TestKillAndResume(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	if err := tiny(data, 500, 200, false); err != nil {
 		t.Fatal(err)
 	}
-	population := longtest.Pick3("1000", "1500", "4000")
-	if testing.Short() {
-		population = "500" // the race detector is slow
-	}
+	population := longtest.Pick3("500", "1500", "4000")
 	args := func(out string) []string {
-		return []string{"train", "--data", data, "--rounds", "60", "--population", population, "--participation", "check-in",
-			"--gamma", "0.3", "--dropout", "0.1", "--checkpoint-every", "3", "--eval-every", "4", "--no-progress", "--out", out}
+		return []string{"train", "--data", data, "--rounds", "40", "--population", population, "--participation", "check-in",
+			"--gamma", "0.3", "--dropout", "0.1", "--checkpoint-every", "3", "--eval-every", "1", "--no-progress", "--out", out}
 	}
 	whole := filepath.Join(t.TempDir(), "whole")
-	start := time.Now()
 	if text, err := process(t, args(whole)...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	took := time.Since(start)
-
 	for _, signal := range longtest.Pick([]syscall.Signal{syscall.SIGKILL}, []syscall.Signal{syscall.SIGKILL, syscall.SIGINT}) {
 		out := filepath.Join(t.TempDir(), "killed")
 		random := rand.New(rand.NewPCG(uint64(signal), 1))
 		next, kills := args(out), 0
-		for try := 0; ; try++ {
-			if try == 40 {
-				t.Fatal("the run does not end")
-			}
+		for {
+			began := lines(filepath.Join(out, train.MetricsFile))
 			cmd := process(t, next...)
 			var text bytes.Buffer
 			cmd.Stderr = &text
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			// Later tries get more time, so that a slow machine gets there.
-			delay := time.Duration(float64(took) * (.2 + .4*random.Float64()) * (1 + float64(try)/4))
-			timer := time.AfterFunc(delay, func() { _ = cmd.Process.Signal(signal) })
-			err := cmd.Wait()
-			timer.Stop()
-			if err == nil && kills == 0 { // the machine had more to do when it was left alone
-				if err := os.RemoveAll(out); err != nil {
-					t.Fatal(err)
+			ended := make(chan error, 1)
+			go func() { ended <- cmd.Wait() }()
+			// It has made a checkpoint since it was resumed, so that the next try comes further.
+			at, alive := began+8+random.IntN(12), true
+			until(t, "the run has come further or has ended", func() bool {
+				select {
+				case err := <-ended:
+					ended <- err
+					alive = false
+				default:
 				}
-				took /= 2
-				continue
-			}
-			if err == nil {
+				return !alive || lines(filepath.Join(out, train.MetricsFile)) >= at
+			})
+			_ = cmd.Process.Signal(signal) // it may have ended
+			if err := <-ended; err == nil {
 				break
-			}
-			kills++
-			state := cmd.ProcessState.Sys().(syscall.WaitStatus)
-			switch {
-			case signal == syscall.SIGKILL && state.Signaled() && state.Signal() == signal:
-			case signal == syscall.SIGINT && cmd.ProcessState.ExitCode() == exitInterrupted:
-			case signal == syscall.SIGINT && state.Signaled() && state.Signal() == signal && text.Len() == 0: // before anything ran
-			default:
+			} else if state := cmd.ProcessState.Sys().(syscall.WaitStatus); !(signal == syscall.SIGKILL && state.Signaled() && state.Signal() == signal ||
+				signal == syscall.SIGINT && cmd.ProcessState.ExitCode() == exitInterrupted) {
 				t.Fatalf("%v: %v\n%s", signal, err, &text)
 			}
-			if isRun(out) {
-				next = []string{"train", "--resume", out, "--no-progress", "--workers", strconv.Itoa(1 + try%3)}
-			}
+			kills++
+			next = []string{"train", "--resume", out, "--no-progress", "--workers", strconv.Itoa(1 + kills%3)}
 		}
 		if kills == 0 {
 			t.Errorf("%v: never interrupted", signal)
@@ -202,4 +188,10 @@ func TestKillAndResume(t *testing.T) {
 		}
 		t.Logf("%v: %d interruptions", signal, kills)
 	}
+}
+
+// lines counts a file's lines; a file that is not there has none.
+func lines(name string) int {
+	raw, _ := os.ReadFile(name)
+	return bytes.Count(raw, []byte("\n"))
 }

@@ -20,19 +20,17 @@ import (
 
 // TestKilledQuestions kills the coordinator in each phase of a question's round. The question is charged
 // once, its answer comes after the next start, is the same at every later one, and the recorded reports
-// give it again. By default some phases; with -tags long all, for single messages and proofs too.
+// give it again.
 func TestKilledQuestions(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs processes")
-	}
+	longtest.Only(t, "kills come at random moments")
 	const question = "measure: histogram\ncolumn: age\nbins: 0..100:10\nepsilon: 2\ndelta: 1e-6\nn-min: 12\n"
-	kinds := longtest.Pick(map[string]string{"sum": question}, map[string]string{"sum": question, "shuffle": question + "trust: shuffle\n", "proofs": question + "noise-by: aggregators\n"})
+	kinds := map[string]string{"sum": question, "shuffle": question + "trust: shuffle\n", "proofs": question + "noise-by: aggregators\n"}
 	type phase struct { // of a round, and how long after it begins the kill may come
 		name string
 		span time.Duration
 	}
-	at := longtest.Pick([]phase{{"collecting", 400 * time.Millisecond}, {"charging", 8 * time.Millisecond}, {"opening", 30 * time.Millisecond}},
-		[]phase{{"announcing", 5 * time.Millisecond}, {"collecting", 400 * time.Millisecond}, {"charging", 8 * time.Millisecond}, {"opening", 30 * time.Millisecond}, {"aggregating", 30 * time.Millisecond}, {"releasing", 10 * time.Millisecond}})
+	at := []phase{{"announcing", 5 * time.Millisecond}, {"collecting", 400 * time.Millisecond}, {"charging", 8 * time.Millisecond}, {"opening", 30 * time.Millisecond},
+		{"aggregating", 30 * time.Millisecond}, {"releasing", 10 * time.Millisecond}}
 	dir := shortDir(t)
 	rows := "age\n"
 	for i := range 12 {

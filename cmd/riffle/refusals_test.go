@@ -162,7 +162,7 @@ func TestWhatIsNotBelieved(t *testing.T) {
 	for name, c := range map[string]struct {
 		old, new, text string
 	}{
-		"newer":  {"riffle-client-ledger 1", "riffle-client-ledger 2", "newer version"},
+		"newer":  {"riffle-client-ledger 1", "riffle-client-ledger 2", "this program reads"},
 		"edited": {" shuffle ", " local ", "was changed"},
 		"absent": {string(good), "", "ledger"},
 	} {

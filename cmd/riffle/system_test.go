@@ -755,7 +755,7 @@ func TestDemo(t *testing.T) {
 		"every, clients": {"--every", "3", "--noise-by", "clients"},
 		"interrupted":    {},
 	} {
-		if !longtest.On && name != "vector-sum" && name != "messages" && name != "proofs" && name != "full" && name != "measure" && name != "every" {
+		if !longtest.On && name != "messages" && name != "full" {
 			continue
 		}
 		out, rounds, clients := shortDir(t), int64(2), 12

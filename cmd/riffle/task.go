@@ -95,9 +95,6 @@ type planJSON struct {
 }
 
 func showPlan(p *printer, plan *operatorv1.Plan) {
-	if plan == nil { // an older coordinator does not send it
-		return
-	}
 	all, fit := "all "+counted(plan.Rounds, "round"), "fit"
 	if plan.Rounds == 1 {
 		all, fit = "the round", "fits"
@@ -208,9 +205,9 @@ func printTask(p *printer, t *operatorv1.Task) {
 	}
 }
 
-// besides describes the best constant's result on the same data.
+// besides describes the best constant's result on the same data; "" if there is none.
 func besides(baseline *float64, text func(float64) string) string {
-	if baseline == nil { // an older coordinator does not send it
+	if baseline == nil {
 		return ""
 	}
 	return fmt.Sprintf(", the best constant %s", text(*baseline))

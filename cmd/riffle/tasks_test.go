@@ -18,8 +18,8 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// createdBefore stores a task as versions did that wrote it down before they looked
-// whether it could be run. Nothing may run.
+// createdBefore stores a task without a look whether it can be run, as if what it needs had been
+// there then. Nothing may run.
 func createdBefore(t *testing.T, c config.Coordinator, name string, trust dp.Trust, data string) (id string) {
 	t.Helper()
 	key, err := config.LoadSigning(c.SigningKey)

@@ -8,6 +8,7 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/dp/amplify"
 	"github.com/riffle-dp/riffle/dp/pld"
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 // removalCell has the masses of an outcome with all clients and without the first.
@@ -82,8 +83,8 @@ func removalMoment(inputs []float64, sigma, gamma, order float64, reverse bool) 
 
 func TestRemovalBruteForce(t *testing.T) {
 	closest := 0.
-	for _, inputs := range [][]float64{{1, -1}, {1, 1, -1}, {1, -1, -1, -1}, {.2, 1, -1}, {-1, 1, 1, .5}} {
-		for _, sigma := range []float64{.8, 2, 6} {
+	for _, inputs := range longtest.Pick([][]float64{{1, -1}, {.2, 1, -1}, {1, -1, -1, -1}}, [][]float64{{1, -1}, {1, 1, -1}, {1, -1, -1, -1}, {.2, 1, -1}, {-1, 1, 1, .5}}) {
+		for _, sigma := range longtest.Pick([]float64{.8, 6}, []float64{.8, 2, 6}) {
 			for _, gamma := range []float64{.05, .3, .8} {
 				curve, dropped, err := amplify.Removal(amplify.GaussianArrivalConfig{Sigma: sigma, Population: int64(len(inputs)), Asked: int64(len(inputs)), Gamma: gamma}, 1e-14)
 				if err != nil {
@@ -151,8 +152,8 @@ func TestRemovalRefusals(t *testing.T) {
 // all others hold the opposite vector, it is as large.
 func TestRemovalPairsBruteForce(t *testing.T) {
 	closest := 0.
-	for _, inputs := range [][]float64{{1, -1}, {1, 1, -1}, {1, -1, -1, -1}, {.2, 1, -1}, {-1, 1, 1, .5}} {
-		for _, sigma := range []float64{.8, 2, 6} {
+	for _, inputs := range longtest.Pick([][]float64{{1, -1}, {.2, 1, -1}, {1, -1, -1, -1}}, [][]float64{{1, -1}, {1, 1, -1}, {1, -1, -1, -1}, {.2, 1, -1}, {-1, 1, 1, .5}}) {
+		for _, sigma := range longtest.Pick([]float64{.8, 6}, []float64{.8, 2, 6}) {
 			for _, gamma := range []float64{.05, .3, .8} {
 				n := int64(len(inputs))
 				present, absent, err := amplify.RemovalPairs(amplify.GaussianArrivalConfig{Sigma: sigma, Population: n, Asked: n, Gamma: gamma}, 1e-14)

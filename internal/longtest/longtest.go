@@ -1,5 +1,5 @@
 // Package longtest tells tests how much to run. Plain `go test` runs a sample of the slow tests;
-// `go test -tags long`, as .ci/run does, runs all tests; `go test -tags soak` repeats some of them
+// `go test -tags long`, as .ci/long does, runs all tests; `go test -tags soak` repeats some of them
 // more often than a change needs. On and Soak say whether these tags are set.
 package longtest
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/mechanism/rng"
 )
 
@@ -140,7 +141,7 @@ func cell(edges []float64, t float64) int {
 // and the sine belongs to it.
 func TestPrivUnitHeightLaw(t *testing.T) {
 	t.Parallel()
-	n := 300_000
+	n := longtest.Pick(100_000, 300_000)
 	for i, c := range []struct {
 		dim  int
 		eps0 float64
@@ -263,7 +264,7 @@ func refuted(a, b []int64, eps0 float64) bool {
 // is off by a fifth.
 func TestPrivUnitRatioOfFrequencies(t *testing.T) {
 	t.Parallel()
-	n := 200_000
+	n := longtest.Pick(80_000, 200_000)
 	if testing.Short() {
 		n /= 4
 	}

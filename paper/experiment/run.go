@@ -18,7 +18,6 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/learn/dataset"
-	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/run/solve"
 	"github.com/riffle-dp/riffle/run/train"
 )
@@ -141,7 +140,7 @@ func (m mark) claim(top string) error {
 			return inputError("%s: %v", path, err)
 		}
 		if got.Asked != m.Asked || got.Resolved != "" && m.Resolved != "" && got.Resolved != m.Resolved {
-			return inputError("%s holds runs with other settings (of another version, or other data); choose another --out", top)
+			return inputError("%s holds runs with other settings (or of other data); choose another --out", top)
 		}
 		if got.Resolved != "" || m.Resolved == "" {
 			return nil
@@ -161,16 +160,14 @@ func digest(c train.Config) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// solveDigest returns a convex run's digest, of its settings in the order of the first version
-// that recorded one. Of the columns that is their scaling: no experiment declares more.
+// solveDigest returns a convex run's digest. Of the columns it has their scaling: no experiment
+// declares more.
 func solveDigest(c solve.Config) (string, error) {
 	text, err := json.Marshal(struct {
-		Data, Label string
-		Scale       map[string]dataset.Scaling
-		Rest        dataset.Scaling
 		solve.Config
-		NoiseBy vecsum.NoiseBy `json:",omitempty"` // left out if empty: earlier versions had digests without it
-	}{c.Data, c.Label, c.Columns.Scale, c.Columns.Rest, c, c.NoiseBy})
+		Scale map[string]dataset.Scaling
+		Rest  dataset.Scaling
+	}{c, c.Columns.Scale, c.Columns.Rest})
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:]), err
 }
@@ -188,8 +185,7 @@ func (s Setting) Asked() train.Config {
 	return c
 }
 
-// randomizer returns the setting's randomizer: those that name none are of PrivUnit. It is not in
-// the digest of what was asked for, which is older than other defaults.
+// randomizer returns the setting's randomizer: those that name none are of PrivUnit.
 func (s Setting) randomizer() string {
 	if s.Train.Randomizer == "" && s.Train.Trust.Is(dp.LocallyPrivate) {
 		return "privunit"

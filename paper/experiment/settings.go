@@ -10,8 +10,7 @@ import (
 // momentum is what a setting asks for.
 func momentum(x float64) setting.Optional { return setting.Optional{Value: x, Given: true} }
 
-// with returns the default training run after changes. Settings that name no momentum are of
-// .9: they are older than other defaults.
+// with returns the default training run after changes. Settings that name no momentum have .9.
 func with(change func(*train.Config)) *train.Config {
 	c := train.Default()
 	c.Momentum = momentum(.9)

@@ -69,11 +69,10 @@ func PartSize(s wire.Suite, n int64) (int64, error) {
 	return PartHeader + int64(e) + n + tagSize, err
 }
 
-// ReportSize returns the size of a report with parts of these sizes, sealed by SealReport
-// without a pass.
+// ReportSize returns the size of a report with parts of these sizes, sealed by SealReport.
 func ReportSize(s wire.Suite, part, share int64) (int64, error) {
 	e, err := encSize(s)
-	return wire.ReportHeader + int64(e) + wire.ReportSize(part, share) + tagSize, err
+	return int64(wire.ReportHeader) + int64(e) + wire.ReportSize(part, share) + tagSize, err
 }
 
 func seal(key wire.Key, to Reader, header, extra, content []byte) ([]byte, error) {
@@ -98,9 +97,9 @@ func seal(key wire.Key, to Reader, header, extra, content []byte) ([]byte, error
 	return append(append(append(out, header...), enc...), sealed...), nil
 }
 
-// SealReport seals a signed report to the shuffler. If pass is not nil the header shows it.
-func SealReport(key wire.Key, r *wire.Report, pass *wire.ID) ([]byte, error) {
-	header := wire.Encode(wire.Header{Key: key.ID(), Announcement: r.Announcement, Pass: pass, Several: r.Several})
+// SealReport seals a signed report to the shuffler, under a header that shows the client's pass.
+func SealReport(key wire.Key, r *wire.Report, pass wire.ID) ([]byte, error) {
+	header := wire.Encode(wire.Header{Key: key.ID(), Announcement: r.Announcement, Pass: pass})
 	return seal(key, Shuffler, header, nil, r.Append(nil))
 }
 
@@ -122,9 +121,7 @@ func (r *Keyring) OpenReport(b []byte, part, share int64) (wire.Report, error) {
 	if err != nil {
 		return wire.Report{}, err
 	}
-	report, err := wire.DecodeReport(content, h.Announcement, part, share)
-	report.Several = err == nil && h.Several
-	return report, err
+	return wire.DecodeReport(content, h.Announcement, part, share)
 }
 
 // OpenPart opens a part sealed to a reader.

@@ -59,7 +59,7 @@ func TestSealedInSealed(t *testing.T) {
 				t.Errorf("part of %d bytes, said %d, %v", len(part), n, err)
 			}
 			r, key := newReport(t, part, nil)
-			sealed, err := SealReport(shuffler.Keys[0], &r, nil)
+			sealed, err := SealReport(shuffler.Keys[0], &r, wire.ID{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -224,7 +224,7 @@ func TestKeysAsText(t *testing.T) {
 	}
 }
 
-// What was sealed by an earlier version opens.
+// What another program has sealed by the specification opens.
 func TestVectors(t *testing.T) {
 	for name, suite := range suites {
 		path := filepath.Join("testdata", name+".txt")
@@ -318,7 +318,7 @@ func testSessionVector(t *testing.T, path string, suite wire.Suite) {
 	}
 }
 
-// A pass is part of what is sealed: it cannot be changed, taken out or put on.
+// A pass is part of what is sealed: it cannot be changed or taken out.
 func TestPassIsSealed(t *testing.T) {
 	for _, suite := range []wire.Suite{wire.X25519, wire.X25519MLKEM768} {
 		ring := newRing(t, suite, 100)
@@ -327,25 +327,25 @@ func TestPassIsSealed(t *testing.T) {
 			t.Fatal(err)
 		}
 		r, _ := newReport(t, part, nil)
-		b, err := SealReport(ring.Keys[0], &r, &wire.ID{1, 2, 3})
+		b, err := SealReport(ring.Keys[0], &r, wire.ID{1, 2, 3})
 		if err != nil {
 			t.Fatal(err)
 		}
 		size, err := ReportSize(suite, int64(len(part)), 0)
-		if err != nil || int64(len(b)) != size+int64(len(wire.ID{})) {
-			t.Errorf("%d bytes, without a pass %d: %v", len(b), size, err)
+		if err != nil || int64(len(b)) != size {
+			t.Errorf("%d bytes, want %d: %v", len(b), size, err)
 		}
 		if got, err := ring.OpenReport(b, int64(len(part)), 0); err != nil || got.ID != r.ID || got.Client != r.Client {
 			t.Errorf("%+v: %v", got, err)
 		}
-		for i := range wire.PassedHeader {
+		for i := range wire.ReportHeader {
 			bad := bytes.Clone(b)
 			bad[i] ^= 1
 			if _, err := ring.OpenReport(bad, int64(len(part)), 0); err == nil {
 				t.Errorf("byte %d of the header is not sealed", i)
 			}
 		}
-		without := append(wire.Encode(wire.Header{Key: ring.Keys[0].ID(), Announcement: r.Announcement}), b[wire.PassedHeader:]...)
+		without := append(wire.Encode(wire.Header{Key: ring.Keys[0].ID(), Announcement: r.Announcement}), b[wire.ReportHeader:]...)
 		if _, err := ring.OpenReport(without, int64(len(part)), 0); err == nil {
 			t.Error("the pass was taken out")
 		}
@@ -360,7 +360,7 @@ func FuzzOpen(f *testing.F) {
 	}
 	f.Add(part)
 	r, _ := newReport(f, part, nil)
-	sealed, err := SealReport(ring.Keys[0], &r, nil)
+	sealed, err := SealReport(ring.Keys[0], &r, wire.ID{})
 	if err != nil {
 		f.Fatal(err)
 	}

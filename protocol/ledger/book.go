@@ -81,9 +81,8 @@ func (b *Book) next(c Charge) (e wire.Entry, written bool, err error) {
 		Announcement: c.Announcement, Batch: c.Batch, Event: c.Event, Times: c.Times}
 	if len(a.entries) > 0 && c.Round <= a.last.Round {
 		again := a.last
-		again.Before, again.Event = e.Before, e.Event
-		last, charge := Entry{Round: a.last.Round, Event: a.last.Event, Times: a.last.Times}, Entry{Round: e.Round, Event: e.Event, Times: e.Times}
-		if again == e && last.Pays(charge) {
+		again.Before = e.Before
+		if again == e {
 			return a.last, true, nil
 		}
 		return wire.Entry{}, false, fmt.Errorf("%w: task %x is charged up to round %d, not again for round %d",

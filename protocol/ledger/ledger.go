@@ -67,16 +67,6 @@ func (e Entry) check() error {
 	return e.Event.Validate()
 }
 
-// Pays says whether the entry pays for what other would charge: the two are equal, or the entry
-// charges any ε₀-LDP report where other knows more of the same report's law. Earlier versions
-// charged so, and it costs at least as much.
-func (e Entry) Pays(other Entry) bool {
-	if r := other.Event.Report; r.Class.LDP() && e.Event.Report == (dp.Report{Class: dp.Generic, Eps0: r.Eps0}) {
-		other.Event.Report = e.Event.Report
-	}
-	return e == other
-}
-
 // Charge is a coordinator's request before it opens any report of a closed round: the event
 // to charge, and the batch that the charge pays for.
 type Charge struct {
@@ -116,7 +106,7 @@ func (l *Ledger) Charge(_ context.Context, c Charge) error {
 	}
 	e := Entry{Round: c.Round, Event: c.Event, Times: c.Times}
 	if n := len(l.entries); n > 0 && e.Round <= l.entries[n-1].Round {
-		if l.entries[n-1].Pays(e) {
+		if l.entries[n-1] == e {
 			return nil
 		}
 		return fmt.Errorf("ledger: round %d was charged before or is out of order (last is %d)",

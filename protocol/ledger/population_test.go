@@ -154,7 +154,7 @@ func TestASecondTaskIsRefusedBeforeItsFirstRound(t *testing.T) {
 	}
 }
 
-// What an older program charged is read, shown for what it costs, and stays; no
+// What was charged beyond the budget is read, shown for what it costs, and stays; no
 // more is charged to it.
 func TestMoreThanTheBudgetIsShown(t *testing.T) {
 	s := &storage{}

@@ -20,8 +20,7 @@ type Announcement struct {
 	Eps0          float64 // of one report, including numerical slack
 	Sigma         float64 // of a vector sum: the σ of each client's noise, in units of Clip; see vecsum.Params.Sigma
 	Clip          float64 // radius of the gradient's ball
-	// Messages is the number of messages that each client sends; 0 means one. An announcement
-	// with more has version 2 of the encoding.
+	// Messages is the number of messages that each client sends; 0 means one.
 	Messages int64
 	// MinClients is the task's. A round in which fewer clients of its enrolment are enrolled until
 	// its end is void.
@@ -37,7 +36,7 @@ type Announcement struct {
 	ReportBytes int64    // size of a sealed part for the coordinator: of one message
 	ShareBytes  int64    // size of the sealed part for the aggregator; 0 if there is none
 	// Ledger is the head of the coordinator's ledger when the round was announced; nil if the
-	// coordinator does not tell it. An announcement that has it has version 2 of the encoding.
+	// coordinator does not tell it.
 	Ledger *Head
 }
 

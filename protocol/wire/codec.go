@@ -8,13 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// A message starts with its version. Version2 is Version with optional parts after the fields
-// (parts.go). A message has version 2 exactly if it carries something that version 1 has no
-// room for, so each message has one encoding.
-const (
-	Version  = 1
-	Version2 = 2
-)
+// Version is that of the encoding. Every message starts with it.
+const Version = 1
 
 // Kinds of messages: the second byte of each. A number is never reused for another kind.
 const (
@@ -34,7 +29,6 @@ const (
 	KindSessionRequest byte = 15
 	KindSessionSealed  byte = 16 // the answer to KindSessionRequest
 	KindShareIDs       byte = 17 // the report ids of the shares that an aggregator holds
-	KindPassed         byte = 18 // KindReport with a pass in the header
 	KindProofKey       byte = 19
 	KindProofs         byte = 20
 	KindAgreed         byte = 21 // an aggregator's word on which reports it sums
@@ -45,9 +39,6 @@ const (
 	KindHead           byte = 40 // how far a ledger was written
 	KindOpening        byte = 46 // a range of a batch, for one of the coordinator's workers
 	KindOpened         byte = 47 // its tally
-
-	// Kinds 8 and 12 are retired: a signed ask, and a request for a session that was not
-	// sealed.
 )
 
 // ErrMalformed is wrapped by every error of a decoder.
@@ -94,14 +85,10 @@ func Encode[T any, P message[T]](m T) []byte {
 func Decode[T any, P message[T]](b []byte) (T, error) {
 	var m, none T
 	c := codec{b: b, reads: true}
-	version := c.head(P(&m).kind())
+	c.head(P(&m).kind())
 	P(&m).fields(&c)
-	if version == Version2 {
-		var known []part
-		if e, ok := any(&m).(extended); ok {
-			known = e.parts()
-		}
-		c.readParts(known)
+	if e, ok := any(&m).(extended); ok {
+		c.readParts(e.parts())
 	}
 	if err := c.end(); err != nil {
 		return none, err
@@ -117,16 +104,15 @@ type codec struct {
 	err   error
 }
 
-// head reads the version and the kind, and returns the version.
-func (c *codec) head(k byte) (version byte) {
-	var kind byte
-	if c.u8(&version); c.read() && version != Version && version != Version2 {
-		c.fail("version %d, this program speaks %d and %d", version, Version, Version2)
+// head reads the version and the kind.
+func (c *codec) head(k byte) {
+	var version, kind byte
+	if c.u8(&version); c.read() && version != Version {
+		c.fail("version %d, this program speaks %d", version, Version)
 	}
 	if c.u8(&kind); c.read() && kind != k {
 		c.fail("kind %d, want %d", kind, k)
 	}
-	return version
 }
 
 // read says whether the codec reads fields and has met no error so far.

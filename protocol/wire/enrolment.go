@@ -22,7 +22,6 @@ type Enrolment struct {
 	Aggregator []Key
 	From, To   int64 // the enrolment is valid between these times, in Unix seconds
 	// Registrar is the signed Roster that the enrolment counts on; empty if there is no registrar.
-	// An enrolment with one has version 2 of the encoding.
 	Registrar []byte
 }
 

@@ -15,7 +15,7 @@ type Entry struct {
 	Batch        [32]byte
 	Event        dp.Round
 	// Times is how often the event is charged, if not once: the number of messages that each
-	// client sent. 0 means once. An entry with more has version 2 of the encoding.
+	// client sent. 0 means once.
 	Times int64
 }
 

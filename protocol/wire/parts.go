@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Tags of the optional parts of a message of version 2. A number is never reused.
+// Tags of the optional parts of a message. A number is never reused.
 const (
 	tagMessages byte = 1
 	tagEncoding byte = 2
@@ -44,19 +44,18 @@ type part struct {
 	fields func(c *codec)
 }
 
-// extended is a message that may have optional parts.
+// extended is a message that may have optional parts after its fields.
 type extended interface {
 	parts() []part // in the order of their tags
 }
 
 // writeParts appends the number of the parts that are set, and those parts. If there are none it
-// appends nothing; otherwise the message has version 2.
+// appends nothing, so each message has one encoding.
 func (c *codec) writeParts(parts []part) {
 	parts = slices.DeleteFunc(parts, func(p part) bool { return !p.set() })
 	if len(parts) == 0 {
 		return
 	}
-	c.b[0] = Version2
 	c.b = append(c.b, byte(len(parts)))
 	for _, p := range parts {
 		var content codec
@@ -66,11 +65,14 @@ func (c *codec) writeParts(parts []part) {
 	}
 }
 
-// readParts reads the parts of a message of version 2, which has one at least.
+// readParts reads the parts of a message, if it has any.
 func (c *codec) readParts(known []part) {
+	if len(c.b) == 0 {
+		return
+	}
 	var n byte
 	if c.u8(&n); c.read() && n == 0 {
-		c.fail("version %d without anything that version %d has no room for", Version2, Version)
+		c.fail("a list of no parts")
 	}
 	for ; c.read() && n > 0; n-- {
 		var tag byte

@@ -12,7 +12,7 @@ import (
 func provedTask(t *testing.T) Task {
 	t.Helper()
 	for _, m := range messages() {
-		if m.name == "task-2-proofs" {
+		if m.name == "task-proofs" {
 			return m.value.(Task)
 		}
 	}

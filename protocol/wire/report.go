@@ -66,64 +66,37 @@ type Report struct {
 	MAC          [sha256.Size]byte
 	Part         []byte // sealed to the coordinator; the parts of several messages follow one another
 	Share        []byte // sealed to the aggregator; empty if there is none
-	// Several says that the client sends more than one message. The seal then has version 2.
-	Several bool
 }
 
 // Header starts a sealed report. It is the additional data of the outer seal.
 type Header struct {
 	Key          [8]byte // of the shuffler's key
 	Announcement [32]byte
-	// Pass is a value that a report may show outside of its seal. By it a shuffler that knows its
-	// sessions recognises a client's report before it accepts the bytes. A client's pass is
-	// different in each round, and tells nobody else anything about the client. nil: the report
-	// has none.
-	Pass *ID
-	// Several says that the report has several messages: the header has version 2.
-	Several bool
+	// Pass is a value that a report shows outside of its seal: SessionKey.Pass. By it a shuffler that
+	// knows its sessions recognises a client's report before it accepts the bytes. A client's pass is
+	// different in each round, and tells nobody else anything about the client.
+	Pass ID
 }
 
-// ReportHeader is the size of a header without a pass: version, kind, id of the shuffler's
-// key, digest of the announcement.
-const ReportHeader = 2 + 8 + 32
+// ReportHeader is the size of a header: version, kind, id of the shuffler's key, digest of the
+// announcement, pass.
+const ReportHeader = 2 + 8 + 32 + len(ID{})
 
 // reportFixed is the size of a report without its parts.
 const reportFixed = 16 + 16 + 8 + sha256.Size
 
-// PassedHeader is the size of a header with a pass.
-const PassedHeader = ReportHeader + len(ID{})
-
-// ReportKindHeader is a header of the HTTP answer to a request for a session. It names the
-// kind of report, KindPassed, that the shuffler accepts besides KindReport. Shufflers of
-// versions without passes do not send it.
-const ReportKindHeader = "Riffle-Report-Kind"
-
-func (h *Header) kind() byte {
-	if h.Pass != nil {
-		return KindPassed
-	}
-	return KindReport
-}
+func (*Header) kind() byte { return KindReport }
 
 func (h *Header) fields(c *codec) {
-	if !c.reads && h.Several {
-		c.b[0] = Version2
-	}
 	c.fixed(h.Key[:])
 	c.fixed(h.Announcement[:])
-	if h.Pass != nil {
-		c.fixed(h.Pass[:])
-	}
+	c.fixed(h.Pass[:])
 }
 
-// DecodeHeader reads a sealed report's header, with or without a pass, and returns the header
-// and the bytes after it.
+// DecodeHeader reads a sealed report's header, and returns the header and the bytes after it.
 func DecodeHeader(b []byte) (h Header, sealed []byte, err error) {
-	if len(b) > 1 && b[1] == KindPassed {
-		h.Pass = new(ID)
-	}
 	c := codec{b: b, reads: true}
-	h.Several = c.head(h.kind()) == Version2
+	c.head(h.kind())
 	h.fields(&c)
 	if c.err != nil {
 		return Header{}, nil, c.err

@@ -66,13 +66,9 @@ type Session struct {
 	Expires int64 // Unix seconds; no report and no ask is accepted with it afterwards
 	Key     SessionKey
 	// Taken is the number of messages that the shuffler has taken from the client in rounds that
-	// are closed, since it began to count; nil: not told. A session that tells it has version 2 of
-	// the encoding, and is an answer to a request with TakenHeader.
+	// are closed, since it began to count; nil: it does not count.
 	Taken *int64
 }
-
-// TakenHeader is a header of the HTTP request for a session: the client asks for Session.Taken.
-const TakenHeader = "Riffle-Taken"
 
 func (*Session) kind() byte { return KindSession }
 

@@ -8,7 +8,7 @@ type Exclusion struct {
 	Reports      int64   // number of reports in the batch
 	Places       []int64 // from 0, ascending
 	// Earlier are the announcements of the rounds, in their order, whose sums the release is made of besides
-	// the round's own, where noise is correlated. An exclusion with some has version 2 of the encoding.
+	// the round's own, where noise is correlated.
 	Earlier [][32]byte
 }
 

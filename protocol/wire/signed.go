@@ -11,7 +11,7 @@ import (
 // Label separates signatures and digests by their purpose.
 type Label string
 
-// Labels of version 1.
+// Labels.
 const (
 	LabelEnrolment    Label = "riffle/1 enrolment"
 	LabelTask         Label = "riffle/1 task"

@@ -18,25 +18,21 @@ type Task struct {
 	Rounds        int64 // the most rounds that the task may have
 	Delta         float64
 	Mechanism     Mechanism
-	// Messages is the number of messages that each client sends in a round; 0 means one. A task
-	// with more has version 2 of the encoding.
+	// Messages is the number of messages that each client sends in a round; 0 means one.
 	Messages int64
-	// Receipts says that each message carries a receipt: see Attachments. Such a task has version
-	// 2 of the encoding.
+	// Receipts says that each message carries a receipt: see Attachments.
 	Receipts bool
-	// Tokens says that each message carries a token, and under which keys. Such a task has version
-	// 2 of the encoding.
+	// Tokens says that each message carries a token, and under which keys.
 	Tokens Tokens
 	// MinClients is the number of enrolled clients that every round counts on: none is announced
-	// with fewer. 0: each round counts on all clients of its enrolment. A task with such a number
-	// has version 2 of the encoding.
+	// with fewer. 0: each round counts on all clients of its enrolment.
 	MinClients int64
 	// ModelDim is the number of published parameters, if it is another than Mechanism.Dim; 0: it is
-	// not. A task with such a number has version 2 of the encoding.
+	// not.
 	ModelDim int64
 	// Every, if not 0, says that a client takes part in at most one of so many consecutive rounds, by its own
 	// count; announcements then have Gamma = 1/Every. It goes with participation check-in and
-	// Mechanism.Weights. A task with such a number has version 2 of the encoding.
+	// Mechanism.Weights.
 	Every int64
 	// Config describes the model, or the question. It is opaque here and the same for all.
 	Config []byte
@@ -52,7 +48,7 @@ type Mechanism struct {
 	Bits     int64   // coordinates or bits of a report, if the mechanism has that choice
 	Sum      Sum     // a vector sum; Users is 0 for other mechanisms
 
-	// A task that sets one of the following fields has version 2 of the encoding.
+	// The following fields are optional parts of the encoding.
 
 	// Encoding is how a report becomes bytes: EncodingSeed, or EncodingValues, which "" stands
 	// for.
@@ -88,7 +84,7 @@ type Sum struct {
 	// it is that of each aggregator's noise, or of all relied on clients' together: see vecsum.Aggregated.Sigma.
 	Sigma float64
 
-	// A task that sets one of the following fields has version 2 of the encoding.
+	// The following fields are optional parts of the encoding.
 
 	NoiseBy string // who adds the noise: NoiseByAggregators, NoiseByClients, or "", the clients to their vectors
 	Proofs  string // proofs of the norm that reports carry: ProofsPine, or "", none

@@ -67,7 +67,7 @@ func messages() []vector {
 	Authenticate(&ask, session)
 	report := Report{Announcement: fill(4), Client: ID{5}, ID: ID{6}, Part: []byte("part of it"), Share: []byte("share")}
 	Authenticate(&report, session)
-	shaped, several := task, ann // what version 1 has no room for
+	shaped, several := task, ann // with optional parts
 	shaped.Mechanism = Mechanism{Name: "stepunit", Dim: 1930, Clip: .25, ClipMode: "norm", Eps0: 2.834, Encoding: EncodingSeed, Edges: []float64{.95, 1.49, 2.02}, Height: 5.338}
 	shaped.Trust, shaped.Participation, shaped.Messages = dp.Shuffle, dp.All, 8
 	several.Messages = 8
@@ -120,28 +120,28 @@ func messages() []vector {
 		vectorOf("share-ids", ids),
 		vectorOf("partial", partial),
 		vectorOf("receipts", receipts),
-		vectorOf("task-2", shaped),
-		vectorOf("task-2-receipts", receipted),
-		vectorOf("task-2-messages", one),
-		vectorOf("announcement-2", several),
-		vectorOf("entry-2", charged),
-		vectorOf("task-2-proofs", proved),
-		vectorOf("task-2-weights", correlated),
-		vectorOf("exclusion-2", mixed),
+		vectorOf("task-steps", shaped),
+		vectorOf("task-receipts", receipted),
+		vectorOf("task-messages", one),
+		vectorOf("announcement-messages", several),
+		vectorOf("entry-times", charged),
+		vectorOf("task-proofs", proved),
+		vectorOf("task-weights", correlated),
+		vectorOf("exclusion-earlier", mixed),
 		vectorOf("partial-field", noisy),
 		vectorOf("agreed", agreed),
 		vectorOf("proof-key", ProofKey{Announcement: fill(4), Closed: fill(14), Key: VerifyKey{15}}),
 		vectorOf("proofs", proofs),
-		vectorOf("enrolment-2-registrar", registered),
-		vectorOf("task-2-tokens", tokened),
-		vectorOf("task-2-parameters", asked),
-		vectorOf("task-2-ones", counted),
-		vectorOf("task-2-proofs-ones", countedApart),
+		vectorOf("enrolment-registrar", registered),
+		vectorOf("task-tokens", tokened),
+		vectorOf("task-parameters", asked),
+		vectorOf("task-ones", counted),
+		vectorOf("task-proofs-ones", countedApart),
 		vectorOf("token-keys", keys),
 		vectorOf("token-request", grant),
-		vectorOf("announcement-2-ledger", told),
+		vectorOf("announcement-ledger", told),
 		vectorOf("head", HeadStatement{Population: ID{1}, Head: *told.Ledger}),
-		vectorOf("session-2", Session{Expires: session.Expires, Key: session.Key, Taken: &ann.Population}),
+		vectorOf("session-taken", Session{Expires: session.Expires, Key: session.Key, Taken: &ann.Population}),
 		vectorOf("head-0", HeadStatement{Population: ID{1}}),
 		vectorOf("opening", Opening{Announcement: fill(4), Task: []byte("a task"), Size: 300, From: 64, Keys: [][]byte{[]byte("to one"), []byte("to another")}, Digests: [][32]byte{fill(15), fill(16)}}),
 		vectorOf("opened", Opened{Announcement: fill(4), From: 64, To: 66, Ticket: fill(17), Accepted: 3, WrongKey: 1, OutOfRange: 2, Sum: []int64{5, 0, -7},
@@ -195,10 +195,20 @@ func TestTamperedMessages(t *testing.T) {
 				}
 			}
 		}
+		cuts := 0
 		for n := range m.bytes {
-			if _, _, err := m.decode(m.bytes[:n]); !errors.Is(err, ErrMalformed) {
+			// Without its parts a message is another one, with another digest.
+			got, again, err := m.decode(m.bytes[:n])
+			another := err == nil && !reflect.DeepEqual(got, m.value) && bytes.Equal(again, m.bytes[:n])
+			if !errors.Is(err, ErrMalformed) && !another {
 				t.Fatalf("%s: %d of %d bytes: %v", m.name, n, len(m.bytes), err)
 			}
+			if another {
+				cuts++
+			}
+		}
+		if cuts > 1 {
+			t.Errorf("%s: read when cut short at %d lengths", m.name, cuts)
 		}
 		if _, _, err := m.decode(append(bytes.Clone(m.bytes), 0)); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%s: a byte too many: %v", m.name, err)
@@ -232,13 +242,13 @@ func TestRefusedValues(t *testing.T) {
 	}
 }
 
-// A message has version 2 exactly if version 1 has no room for it.
-func TestVersion2(t *testing.T) {
+// A message without optional parts ends with its fields; parts have one encoding.
+func TestParts(t *testing.T) {
 	plain := messages()[1].value.(Task)
 	same := plain
 	same.Messages, same.Mechanism.Encoding, same.Mechanism.Edges = 1, EncodingValues, []float64{}
-	if !bytes.Equal(Encode(plain), Encode(same)) || Encode(plain)[0] != Version || Digest(plain) != Digest(same) {
-		t.Error("a task of version 1 has two encodings")
+	if !bytes.Equal(Encode(plain), Encode(same)) || Digest(plain) != Digest(same) {
+		t.Error("a task without parts has two encodings")
 	}
 	const (
 		messages2 = "01" + "08000000" + "0200000000000000"
@@ -248,14 +258,13 @@ func TestVersion2(t *testing.T) {
 		steps     = "03" + "10000000" + "000000000000f03f" + "000000000000e03f" // height 1, edge .5
 	)
 	base := Encode(plain)
-	base[0] = Version2
 	for tail, want := range map[string]string{
 		"01" + messages2:                  "",
 		"02" + messages2 + seed:           "",
 		"03" + messages2 + seed + steps:   "",
 		"01" + steps:                      "",
-		"":                                "0 bytes where 1 are needed",
-		"00":                              "without anything",
+		"":                                "",
+		"00":                              "a list of no parts",
 		"02" + messages2:                  "0 bytes where 1 are needed",
 		"01" + messages2 + seed:           "9 bytes left over",
 		"02" + seed + messages2:           "part 1, unknown or out of order",
@@ -299,17 +308,16 @@ func TestVersion2(t *testing.T) {
 		}
 	}
 	for _, m := range messages() {
-		b := bytes.Clone(m.bytes)
-		if b[0] != Version || m.name == "report" {
+		if m.name == "report" { // it is sealed, and its header has the version
 			continue
 		}
-		b[0] = Version2
-		if _, _, err := m.decode(b); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%s: version 2 without a part: %v", m.name, err)
-		}
-		b[0] = 3
-		if _, _, err := m.decode(b); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%s: version 3: %v", m.name, err)
+		for _, version := range []byte{0, 2, 255} {
+			b := bytes.Clone(m.bytes)
+			b[0] = version
+			want := fmt.Sprintf("version %d, this program speaks 1", version)
+			if _, _, err := m.decode(b); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", m.name, err, want)
+			}
 		}
 	}
 	// What a client seals in a round has a limit, whatever the number of messages.
@@ -526,7 +534,7 @@ func mustHex(t *testing.T, s string) []byte {
 	return b
 }
 
-// A pass is a function of key and round, and its header is not a report's without.
+// A pass is a function of key and round; a report's header shows it.
 func TestPass(t *testing.T) {
 	key := SessionKey{1, 2, 3}
 	pass := key.Pass([32]byte{9})
@@ -536,26 +544,19 @@ func TestPass(t *testing.T) {
 	if pass == key.Pass([32]byte{8}) || pass == (SessionKey{1, 2}).Pass([32]byte{9}) {
 		t.Error("passes of another round or key are the same")
 	}
-	b := Encode(Header{Key: [8]byte{7}, Announcement: [32]byte{9}, Pass: &pass})
-	if want := slices.Concat([]byte{Version, byte(KindPassed), 7, 0, 0, 0, 0, 0, 0, 0, 9}, make([]byte, 31), pass[:]); !bytes.Equal(b, want) || len(b) != PassedHeader {
+	b := Encode(Header{Key: [8]byte{7}, Announcement: [32]byte{9}, Pass: pass})
+	if want := slices.Concat([]byte{Version, KindReport, 7, 0, 0, 0, 0, 0, 0, 0, 9}, make([]byte, 31), pass[:]); !bytes.Equal(b, want) || len(b) != ReportHeader {
 		t.Errorf("%x, want %x", b, want)
 	}
 	h, sealed, err := DecodeHeader(append(b, 1, 2))
-	if err != nil || h.Key != ([8]byte{7}) || h.Announcement != ([32]byte{9}) || h.Pass == nil || *h.Pass != pass || !bytes.Equal(sealed, []byte{1, 2}) {
+	if err != nil || h.Key != ([8]byte{7}) || h.Announcement != ([32]byte{9}) || h.Pass != pass || !bytes.Equal(sealed, []byte{1, 2}) {
 		t.Errorf("%+v %x %v", h, sealed, err)
 	}
-	b[0] = Version2
-	if h, _, err := DecodeHeader(b); err != nil || !h.Several || !bytes.Equal(Encode(h), b) {
-		t.Errorf("several messages: %+v, %v", h, err)
+	if h, _, err := DecodeHeader(append([]byte{2}, b[1:]...)); !errors.Is(err, ErrMalformed) || h != (Header{}) {
+		t.Errorf("version 2: %+v, %v", h, err)
 	}
-	if h, _, err := DecodeHeader(append([]byte{3}, b[1:]...)); !errors.Is(err, ErrMalformed) {
-		t.Errorf("version 3: %+v, %v", h, err)
-	}
-	if h, _, err := DecodeHeader(b[:PassedHeader-1]); !errors.Is(err, ErrMalformed) || h.Pass != nil {
+	if h, _, err := DecodeHeader(b[:ReportHeader-1]); !errors.Is(err, ErrMalformed) || h != (Header{}) {
 		t.Errorf("a torn header: %+v, %v", h, err)
-	}
-	if h, _, err := DecodeHeader(append(Encode(Header{Key: [8]byte{7}, Announcement: [32]byte{9}}), make([]byte, 100)...)); err != nil || h.Pass != nil {
-		t.Errorf("a report without a pass: %+v, %v", h, err)
 	}
 }
 

@@ -13,10 +13,8 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 from .errors import Error, Refused, UnknownArgument, UsageError
 
-# The oldest program that this package works with: a release, and for a build between releases
-# the time of its commit (UTC).
+# The oldest release that this package works with. Of a build between releases nothing is asked.
 OLDEST_RELEASE = (0, 1, 0)
-OLDEST_COMMIT = "20261122000000"
 
 # Flags that this package sets by itself, or that print something else than a result.
 RESERVED = {"json", "quiet", "no-progress", "help", "curve", "plot", "plot-bounds", "verify", "certificate", "certificate-method"}
@@ -71,9 +69,9 @@ def _check(path: str, changed: float) -> str:
     if found is None:
         return number  # built outside of a repository: nothing is known of its age
     release, commit = tuple(int(n) for n in found.groups()[:3]), found.group(4)
-    if commit < OLDEST_COMMIT if commit is not None else release < OLDEST_RELEASE:
+    if commit is None and release < OLDEST_RELEASE:
         oldest = ".".join(map(str, OLDEST_RELEASE))
-        raise Error(f"{path} is riffle {number}, older than this package can use (release {oldest} or a commit of {OLDEST_COMMIT[:8]}): build it again")
+        raise Error(f"{path} is riffle {number}, older than this package can use ({oldest}): build it again")
     return number
 
 

@@ -190,7 +190,7 @@ func (c crowd) numbers(where string, r statistic.Answer) map[string]number {
 func TestIntervalsCover(t *testing.T) {
 	const people = 600
 	crowd := newCrowd(t, people)
-	times := longtest.Pick3(40, 400, 2000)
+	times := longtest.Pick3(20, 400, 2000)
 	type way struct {
 		name string
 		Config

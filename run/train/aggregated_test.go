@@ -102,7 +102,7 @@ func TestNoiseByAggregatorsIsCountedUpToALimit(t *testing.T) {
 	}
 }
 
-// What older versions had is the same configuration, and clients may be named.
+// Clients add the noise by default, and may be named.
 func TestNoiseByClientsIsTheDefault(t *testing.T) {
 	plain, named, other := summedConfig(), summedConfig(), aggregatedConfig()
 	named.NoiseBy = vecsum.ByClients

@@ -172,7 +172,7 @@ func unmarshalCheckpoint(raw []byte, config Config) (c checkpoint, err error) {
 		return c, err
 	}
 	if got := f.Metadata["weights"]; got != weights {
-		return c, fmt.Errorf("noise is correlated by other weights (%.12s…, this version's are %.12s…): continue with the version of riffle that began", got, weights)
+		return c, fmt.Errorf("noise is correlated by other weights (%.12s…, this program's are %.12s…)", got, weights)
 	}
 	var charges []charge
 	err = json.Unmarshal([]byte(f.Metadata["charged"]), &charges)

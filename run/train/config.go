@@ -131,8 +131,7 @@ type RunConfig struct {
 	Stderr io.Writer
 }
 
-// Values of Scale, the interval to which Range maps a feature. Stored configurations of versions
-// without a scale have the scale unit.
+// Values of Scale, the interval to which Range maps a feature.
 const (
 	centred = "centred" // −1..1: gradient methods converge better than with features above 0
 	unit    = "unit"    // 0..1

@@ -66,8 +66,7 @@ type Metrics struct {
 	Loss     float64   `json:"loss"`
 	Accuracy dp.Number `json:"accuracy"` // NaN for a regression
 	Seconds  float64   `json:"seconds"`
-	// The best constant's result, the same in every line; absent in files of earlier
-	// versions.
+	// The best constant's result, the same in every line; absent if a program that evaluates gave none.
 	BaselineLoss     *float64 `json:"baseline_loss,omitempty"`
 	BaselineAccuracy *float64 `json:"baseline_accuracy,omitempty"` // absent for a regression
 	// Numbers are other figures, of a program or a table; see model.Evaluation.Metrics.

@@ -33,16 +33,11 @@ const (
 // all clients gains nothing.
 const miniBatch = 64
 
-// begin chooses settings of a new task. It is not called on stored configurations, in which an
-// empty value has the meaning that it had in older versions.
-func (c *Config) begin() {
+// fill chooses the settings that follow from the flags, and from which images Data has.
+func (c *Config) fill() {
 	if c.Range != "" && c.Scale == "" {
 		c.Scale = centred
 	}
-}
-
-// fill chooses the settings that follow from the flags, and from which images Data has.
-func (c *Config) fill() {
 	if c.Gradients != "" || c.Model == external {
 		c.fillExternal()
 	}

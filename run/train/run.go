@@ -64,11 +64,6 @@ type Run struct {
 // Prepare checks and resolves a configuration, loads its data and builds the
 // roles. Nothing is written yet.
 func Prepare(ctx context.Context, c Config) (*Run, error) {
-	c.begin()
-	return prepare(ctx, c)
-}
-
-func prepare(ctx context.Context, c Config) (*Run, error) {
 	if c.MinClients != 0 || c.MaxClients != 0 {
 		return nil, inputError("min-clients and max-clients are for tasks over a network, whose clients join and leave; a simulation has n clients in every round")
 	}
@@ -312,7 +307,7 @@ func Resume(ctx context.Context, dir string, adjust func(*Config)) (*Run, error)
 	if adjust != nil {
 		adjust(&c)
 	}
-	r, err := prepare(ctx, c)
+	r, err := Prepare(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -331,7 +326,6 @@ func (r *Run) restore(dir string) error {
 		return err
 	}
 	if found {
-		recount(saved.state.Charged, r.parts.promise)
 		if err := r.coordinator.Restore(saved.state); err != nil {
 			return inputError("checkpoint: %v", err)
 		}
@@ -351,18 +345,6 @@ func (r *Run) restore(dir string) error {
 		return err
 	}
 	return durable.WriteFile(filepath.Join(dir, MetricsFile), text)
-}
-
-// recount makes rounds that an earlier version charged as those of any ε₀-LDP report what this
-// version knows of them: the reports came from the mechanism of this configuration, whose law is
-// the same in all versions.
-func recount(charged []ledger.Entry, promise dp.Report) {
-	before := dp.Report{Class: dp.Generic, Eps0: promise.Eps0}
-	for i := range charged {
-		if r := &charged[i].Event.Report; *r == before && promise.Class.LDP() {
-			*r = promise
-		}
-	}
 }
 
 // Train runs the remaining rounds and writes model and summary. If ctx ends it saves the last

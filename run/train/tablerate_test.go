@@ -299,21 +299,4 @@ func TestScaleOfRanges(t *testing.T) {
 	if _, err := Prepare(context.Background(), c); err == nil || !strings.Contains(err.Error(), "scale centred needs range") {
 		t.Errorf("a scale without ranges: %v", err)
 	}
-
-	c.Scale, c.Range = "", "a=0..100,*=10..30"
-	r, err := Prepare(context.Background(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Config.Scale = "" // as versions wrote it that knew no other
-	dir := filepath.Join(t.TempDir(), "run")
-	if err := r.Create(dir); err != nil {
-		t.Fatal(err)
-	}
-	if r, err = Resume(context.Background(), dir, nil); err != nil {
-		t.Fatal(err)
-	}
-	if low := slices.Min(append(slices.Clone(r.Data.Train.X), r.Data.Eval.X...)); low != 0 {
-		t.Errorf("a stored run without scale: values from %v, want 0", low)
-	}
 }

@@ -100,7 +100,6 @@ func NewTask(ctx context.Context, name string, c Config, e Enrolled) (*Setup, er
 	if c.Encoding == "" && c.Trust.Is(dp.LocallyPrivate) && (c.Randomizer == "" || c.kind().Seeds) && c.Eps0 <= randomizer.MaxSeedEps0 {
 		c.Encoding = randomizer.Seed
 	}
-	c.begin()
 	t, err := newTask(ctx, c)
 	if err != nil {
 		return nil, err

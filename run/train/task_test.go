@@ -102,20 +102,17 @@ func TestTaskIsMadeAgainFromWhatWasSigned(t *testing.T) {
 	}
 }
 
-// Clients scale their rows as the task says: about the middle of ranges, or, in a
-// task of a version that knew no other way, to 0..1.
+// Clients scale their rows as the task says: about the middle of ranges, or to 0..1.
 func TestClientsScaleAsTheTaskSays(t *testing.T) {
 	path := smallCSV(t, 80)
 	c := csvConfig(path)
 	c.Range, c.Population, c.NMin = "*=0..2", 40, 20
-	old, err := newTask(context.Background(), c) // without the choice that a new task begins with
+	middle, err := NewTask(context.Background(), "middle", c, enrolled)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := old.describe("old", enrolled.Population); err != nil {
-		t.Fatal(err)
-	}
-	made, err := NewTask(context.Background(), "new", c, enrolled)
+	c.Scale = unit
+	above, err := NewTask(context.Background(), "above", c, enrolled)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,8 +120,8 @@ func TestClientsScaleAsTheTaskSays(t *testing.T) {
 		*Setup
 		scale string
 		first float32 // of .1 in 0..2
-	}{{old, "", .05}, {made, centred, -.9}} {
-		if bytes.Contains(task.Wire.Config, []byte("scale:")) != (task.scale != "") {
+	}{{above, unit, .05}, {middle, centred, -.9}} {
+		if !bytes.Contains(task.Wire.Config, []byte("scale: "+task.scale)) {
 			t.Errorf("%s", task.Wire.Config)
 		}
 		opened, err := OpenTask(context.Background(), task.Wire, path, nil)

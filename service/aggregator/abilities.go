@@ -10,7 +10,7 @@ import (
 
 // serveAbilities says what this aggregator has. Only the coordinator reaches it; the keys are public.
 func (s *Service) serveAbilities(w http.ResponseWriter, _ *http.Request) {
-	a := exchange.Abilities{Mark: s.history != nil, Correlated: true, Registrar: s.config.Shuffler.Registrar}
+	a := exchange.Abilities{Mark: s.history != nil, Registrar: s.config.Shuffler.Registrar}
 	if s.config.Key != nil {
 		a.SigningKey = s.config.Key.Public().(ed25519.PublicKey)
 	}

@@ -301,7 +301,7 @@ func (s *Service) prepare(body []byte) (wire.Exclusion, error) {
 	r := s.round(j.digest)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	rec, revision, err := s.load(ctx, j.digest)
+	rec, _, err := s.load(ctx, j.digest)
 	if err == nil {
 		if rec.Closed != hash(wire.Digest(j.closed)) {
 			return wire.Exclusion{}, no(wire.SecondReport, "the round was closed otherwise")
@@ -314,9 +314,6 @@ func (s *Service) prepare(body []byte) (wire.Exclusion, error) {
 			return wire.Exclusion{Announcement: j.digest, Reports: j.closed.Reports}, nil
 		}
 		e, err := s.exclusion(ctx, rec)
-		if err == nil && rec.IDs == (hash{}) {
-			err = s.addIDs(ctx, j, rec, revision, e)
-		}
 		if err != nil {
 			return wire.Exclusion{}, err
 		}
@@ -406,18 +403,6 @@ func (s *Service) open(ctx context.Context, j *job, out []int64, receipts *batch
 		})
 	}
 	return sum, nil
-}
-
-// addIDs stores the report ids of a round that an earlier version prepared.
-func (s *Service) addIDs(ctx context.Context, j *job, rec record, revision uint64, own wire.Exclusion) error {
-	sum, err := s.open(ctx, j, nil, nil)
-	if err != nil {
-		return err
-	}
-	if !slices.Equal(sum.Failed, own.Places) {
-		return errors.New("aggregator: the batch opens otherwise the second time")
-	}
-	return s.keepIDs(ctx, j.digest, rec, revision, &wire.ShareIDs{Announcement: j.digest, IDs: sum.IDs})
 }
 
 // recordPrefix begins the keys of rounds.

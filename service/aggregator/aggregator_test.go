@@ -541,8 +541,7 @@ func FuzzPrepare(f *testing.F) {
 	})
 }
 
-// Whose halves there are is told of a prepared round, the same after a restart, and
-// also of a round that an earlier version has prepared.
+// Whose halves there are is told of a prepared round, the same after a restart.
 func TestReportIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2)
@@ -576,23 +575,6 @@ func TestReportIDs(t *testing.T) {
 		}
 		if code, b := get(w.start()); code != 200 || !bytes.Equal(b, first) {
 			t.Errorf("after a restart: %d", code)
-		}
-		// As a version left it that told none.
-		rec, revision, err := s.load(t.Context(), wire.Digest(w.a))
-		if err != nil {
-			t.Fatal(err)
-		}
-		rec.IDs = hash{}
-		if _, err := s.put(t.Context(), wire.Digest(w.a), rec, revision); err != nil {
-			t.Fatal(err)
-		}
-		s = w.start()
-		if code, b := get(s); code != 503 {
-			t.Errorf("after an update: %d %s", code, b)
-		}
-		w.prepare(s)
-		if code, b := get(s); code != 200 || !bytes.Equal(b, first) {
-			t.Errorf("prepared again: %d", code)
 		}
 		if code, _ := ask(s, w.sumPath(), w.exclude(2)); code != 200 {
 			t.Errorf("summed: %d", code)

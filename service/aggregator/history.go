@@ -21,7 +21,7 @@ import (
 // summed over, the noise that was added, or the key, and reports that are prepared under two keys
 // show more of their vectors than they should.
 
-// historyFormat is the version of the entries; newer ones are refused.
+// historyFormat is the version of the entries; others are refused.
 const historyFormat = 1
 
 // once is an entry of the history: of a key, or of a sum. Of a round's entries the one of the key is

@@ -13,7 +13,7 @@ import (
 	"github.com/riffle-dp/riffle/service/document"
 )
 
-// recordFormat is the version of the stored records; newer ones are refused.
+// recordFormat is the version of the stored records; others are refused.
 const recordFormat = 1
 
 type hash = document.Hash
@@ -30,8 +30,7 @@ type record struct {
 	Key []byte `json:"key,omitempty"`
 	// Task is the digest of the task of a round with proofs.
 	Task hash `json:"task,omitzero"`
-	// IDs is the SHA-256 of the report ids by place; zero in records of versions that
-	// did not compare them.
+	// IDs is the SHA-256 of the report ids by place.
 	IDs hash `json:"ids,omitzero"`
 	// Receipts is the SHA-256 of the receipts in the shares, ascending; zero if the task has none.
 	Receipts hash `json:"receipts,omitzero"`
@@ -59,7 +58,7 @@ func decodeRecord(b []byte) (record, error) {
 	proofs := len(r.Key) > 0
 	switch {
 	case r.MinReports < 1 || r.Round < 1 || r.Closed == (hash{}) || r.Partial != (hash{}) && r.Summed == (hash{}),
-		proofs == (r.Own != (hash{})), proofs && r.IDs != (hash{}),
+		proofs == (r.Own != (hash{})), proofs == (r.IDs != (hash{})),
 		proofs && r.Partial != (hash{}) && (r.Noise == (hash{})) != r.Sent, r.Sent && (!proofs || r.Noise != (hash{})), r.Noise != (hash{}) && r.Summed == (hash{}),
 		!proofs && r.Noise != (hash{}), r.Held != (hash{}) && r.Partial == (hash{}), (len(r.Agreed) > 0) != (proofs && r.Summed != (hash{})):
 		return record{}, errors.New("aggregator: invalid record of a round")
@@ -102,17 +101,12 @@ func (s *Service) create(ctx context.Context, j *job, e *wire.Exclusion, ids *wi
 			return err
 		}
 	}
-	return s.keepIDs(ctx, j.digest, r, 0, ids)
-}
-
-// keepIDs stores report ids, and then the record that names them.
-func (s *Service) keepIDs(ctx context.Context, announcement [32]byte, r record, revision uint64, ids *wire.ShareIDs) error {
-	b := wire.Encode(*ids)
+	b = wire.Encode(*ids)
 	r.IDs = sha256.Sum256(b)
 	if err := s.config.Store.PutObject(ctx, objectName("ids", r.IDs), b); err != nil {
 		return err
 	}
-	_, err := s.put(ctx, announcement, r, revision)
+	_, err := s.put(ctx, j.digest, r, 0)
 	return err
 }
 

@@ -26,9 +26,6 @@ func (s *Service) shareIDs(announcement [32]byte) (wire.ShareIDs, error) {
 	if len(rec.Key) > 0 {
 		return wire.ShareIDs{}, no(wire.UnknownRound, "the round has proofs")
 	}
-	if rec.IDs == (hash{}) {
-		return wire.ShareIDs{}, no(wire.Unavailable, "the round has to be prepared again after an update")
-	}
 	return s.ids(s.work, rec)
 }
 

@@ -171,9 +171,6 @@ func (s Source) Destroy(ctx context.Context, announcement [32]byte) error {
 // returns the furthest head that the shuffler was ever told.
 func (s Source) Ledger(ctx context.Context, signed []byte) (wire.Head, error) {
 	b, _, err := s.do(ctx, http.MethodPost, "/v1/ledger", signed, maxEmpty)
-	if r := IsRefused(err); r != nil && (r.Code == http.StatusNotFound || r.Code == http.StatusMethodNotAllowed) {
-		return wire.Head{}, fmt.Errorf("shuffler: it is of a version that keeps no ledger's head: update it, or leave out announce-ledger: %w", err)
-	}
 	if err != nil {
 		return wire.Head{}, err
 	}

@@ -40,7 +40,7 @@ func (d directory) Lock() (unlock func() error, err error) {
 	if unlock, err = durable.Lock(d.Path(lockFile)); err != nil {
 		return nil, err
 	}
-	// Earlier versions gave the ledger another mode.
+	// It is its owner's alone, whatever became of its mode.
 	if err := os.Chmod(d.Path(ledgerFile), 0o600); err != nil {
 		return nil, errors.Join(err, unlock())
 	}

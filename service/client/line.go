@@ -138,8 +138,8 @@ var errBook = errors.New("client: the ledger is damaged")
 // the number of bytes they take; a torn line may follow, and others after zeros.
 func decodeBook(b []byte) (all []decision, last check, size int, err error) {
 	if !bytes.HasPrefix(b, []byte(bookHeader)) {
-		if strings.HasPrefix(string(b), "riffle-client-ledger ") {
-			return nil, last, 0, errors.New("client: the ledger was written by a newer version")
+		if line, _, _ := bytes.Cut(b, []byte("\n")); bytes.HasPrefix(line, []byte("riffle-client-ledger ")) {
+			return nil, last, 0, fmt.Errorf("client: the ledger begins with %.40q, this program reads %q", line, bookHeader)
 		}
 		return nil, last, 0, fmt.Errorf("%w: it does not start as one", errBook)
 	}

@@ -86,8 +86,8 @@ func TestBookIsReadAsWritten(t *testing.T) {
 			t.Errorf("line %d was taken out: %v", i, err)
 		}
 	}
-	if _, _, _, err := decodeBook([]byte("riffle-client-ledger 2\n")); err == nil || !strings.Contains(err.Error(), "newer") {
-		t.Errorf("a newer version: %v", err)
+	if _, _, _, err := decodeBook([]byte("riffle-client-ledger 2\n")); err == nil || !strings.Contains(err.Error(), "this program reads") {
+		t.Errorf("another version: %v", err)
 	}
 	if _, _, _, err := decodeBook(nil); !errors.Is(err, errBook) {
 		t.Errorf("an empty file: %v", err)

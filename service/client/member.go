@@ -328,7 +328,7 @@ func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, row []f
 	reporter := r.terms.Reporter.ForRound(digest)
 	reporter.Report(src, grad, w.report)
 	messages, attached := ann.PerClient(), r.terms.Task.Attachments()
-	report := wire.Report{Announcement: digest, Client: m.id, Several: messages > 1}
+	report := wire.Report{Announcement: digest, Client: m.id}
 	rand.Read(report.ID[:])
 	for j := range messages {
 		if j > 0 {
@@ -364,11 +364,6 @@ func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, row []f
 	if err != nil {
 		return nil, nil, err
 	}
-	var shown *wire.ID
-	if s.passes {
-		pass := s.Key.Pass(digest)
-		shown = &pass
-	}
-	bytes, err = envelope.SealReport(key, &report, shown)
+	bytes, err = envelope.SealReport(key, &report, s.Key.Pass(digest))
 	return bytes, receipts, err
 }

@@ -11,7 +11,6 @@ import (
 
 	pure "github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/envelope"
-	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/client"
 )
 
@@ -49,7 +48,7 @@ func TestSeveralMessages(t *testing.T) {
 			w.mu.Lock()
 			for _, r := range w.reports {
 				size := int(w.open.ReportBytes)
-				if len(r.Part) != m*size || !r.Several {
+				if len(r.Part) != m*size {
 					t.Fatalf("parts of %d bytes, want %d of %d", len(r.Part), m, size)
 				}
 				for ; len(r.Part) > 0; r.Part = r.Part[size:] {
@@ -86,47 +85,7 @@ func TestSeveralMessages(t *testing.T) {
 	if sent := bytes.Count(ledger, []byte("\nsent ")); sent != 2*len(w.members) || bytes.Count(ledger, []byte(" messages=3 ")) != sent {
 		t.Errorf("the ledger says:\n%s", ledger)
 	}
-	if a := w.announcement(1, theta); a.PartBytes() != m*a.ReportBytes || wire.Encode(a)[0] != wire.Version2 {
-		t.Error("the announcement has another version than 2")
-	}
-}
-
-// A task of one message whose reports are values has no byte of version 2: programs that know
-// version 1 only take part as before.
-func TestOneMessageIsVersion1(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	theta := make([]float32, dim)
-	w := newWorld(t, 3, shuffleTask())
-	config := w.config()
-	seen := newWatch()
-	config.Watch = seen.tell
-	ann := w.announcement(1, theta)
-	w.publish(ann, theta, nil)
-	fleet, err := client.NewFleet(config, w.members)
-	if err != nil {
-		t.Fatal(err)
-	}
-	running, stop := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { done <- fleet.Run(running) }()
-	w.wait(ctx, len(w.members))
-	stop()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	if err := fleet.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if a, b := wire.Encode(w.task)[0], wire.Encode(ann)[0]; a != wire.Version || b != wire.Version {
-		t.Errorf("a task of version %d, announced in version %d", a, b)
-	}
-	for id, body := range w.got {
-		if r := w.reports[id]; body[0] != wire.Version || r.Part[0] != wire.Version || r.Several {
-			t.Errorf("a report of version %d with a part of version %d", body[0], r.Part[0])
-		}
-	}
-	if len(w.got) != len(w.members) {
-		t.Errorf("%d reports", len(w.got))
+	if a := w.announcement(1, theta); a.PartBytes() != m*a.ReportBytes {
+		t.Error("the announcement counts another size")
 	}
 }

@@ -130,7 +130,7 @@ func (f *Fleet) fetchModel(ctx context.Context, d *download) ([]float32, error) 
 }
 
 // piece asks for the next bytes of a model, and adds to d what comes, also if the answer breaks
-// off. A server that knows no pieces answers with the whole model.
+// off. A cache may ignore the range and answer with the whole model.
 func (w *web) piece(ctx context.Context, url string, d *download) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()

@@ -179,8 +179,8 @@ func (w counting) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// A server of an earlier version knows no ranges.
-func TestModelOfAnOlderServer(t *testing.T) {
+// A cache may ignore ranges.
+func TestModelWithoutRanges(t *testing.T) {
 	dim := pieceBytes/4 + 5
 	b := modelOf(dim)
 	tries := 0

@@ -345,10 +345,9 @@ func TestReportsOfARoundHaveOneSize(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	size += int64(len(wire.ID{}))
 	ids := map[wire.ID]bool{}
 	for id, body := range w.got {
-		if int64(len(body)) != size || binary.LittleEndian.Uint16(body) != 18<<8|1 {
+		if int64(len(body)) != size || binary.LittleEndian.Uint16(body) != uint16(wire.KindReport)<<8|wire.Version {
 			t.Errorf("a report of %d bytes, want %d", len(body), size)
 		}
 		ids[w.reports[id].ID] = true

@@ -20,7 +20,7 @@ func TestFilesArePrivate(t *testing.T) {
 	}
 	w := newWorld(t, 3, shuffleTask())
 	c := w.config()
-	// As a careless operator, or an earlier version, may have left it.
+	// As a careless operator may have left it.
 	dir := filepath.Join(t.TempDir(), "clients")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)

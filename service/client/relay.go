@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/riffle-dp/riffle/protocol/bhttp"
@@ -40,7 +39,6 @@ func (f *Fleet) widen(ann wire.Announcement, e wire.Enrolment) {
 	if err != nil {
 		return
 	}
-	size += int64(wire.PassedHeader - wire.ReportHeader)
 	for old := f.widest.Load(); old < size && !f.widest.CompareAndSwap(old, size); old = f.widest.Load() {
 	}
 }
@@ -59,7 +57,7 @@ func (f *Fleet) known(ctx context.Context) (wire.Enrolment, error) {
 // relayed posts to the shuffler through the relay. The request is sealed to the shuffler's key, which
 // its operator has signed, and all requests have one size, so the relay can neither read nor change
 // them, nor tell a report from a request for a session by more than their number.
-func (f *Fleet) relayed(ctx context.Context, path string, head map[string]string, body []byte) (answer, error) {
+func (f *Fleet) relayed(ctx context.Context, path string, body []byte) (answer, error) {
 	enrolment, err := f.known(ctx)
 	if err != nil {
 		return answer{}, fmt.Errorf("client: relay: %w", err)
@@ -72,11 +70,7 @@ func (f *Fleet) relayed(ctx context.Context, path string, head map[string]string
 	if err != nil {
 		return answer{}, fmt.Errorf("client: %v", err)
 	}
-	q := bhttp.Request{Method: methodPost, Scheme: "https", Authority: u.Host, Path: path, Body: body,
-		Header: []bhttp.Field{{Name: "content-type", Value: "application/octet-stream"}}}
-	for name, value := range head {
-		q.Header = append(q.Header, bhttp.Field{Name: strings.ToLower(name), Value: value})
-	}
+	q := bhttp.Request{Method: methodPost, Scheme: "https", Authority: u.Host, Path: path, Body: body}
 	sealed, open, err := envelope.SealRequest(key, q.Append(nil, relayRoom+max(len(body), int(f.widest.Load()))))
 	if err != nil {
 		return answer{}, fmt.Errorf("client: relay: %v", err)
@@ -102,12 +96,8 @@ func (f *Fleet) relayed(ctx context.Context, path string, head map[string]string
 	if err != nil {
 		return answer{}, fmt.Errorf("client: relay: %v", err)
 	}
-	out := answer{status: m.Status, body: m.Body}
-	if len(out.body) > maxRefusal {
+	if len(m.Body) > maxRefusal {
 		return answer{}, fmt.Errorf("client: relay: answer %w (%d bytes)", errTooLong, maxRefusal)
 	}
-	for _, field := range m.Header {
-		out.passes = out.passes || field.Name == strings.ToLower(wire.ReportKindHeader) && field.Value == fmt.Sprint(wire.KindPassed)
-	}
-	return out, nil
+	return answer{status: m.Status, body: m.Body}, nil
 }

@@ -44,14 +44,9 @@ func (f *Fleet) send(ctx context.Context, sealed []byte) error {
 // post sends the same bytes to the shuffler until they are answered or ctx ends. It gives one
 // notice of failure, however many tries fail.
 func (f *Fleet) post(ctx context.Context, path string, body []byte) (answer, error) {
-	return f.postWith(ctx, path, nil, body)
-}
-
-// postWith is post with further headers.
-func (f *Fleet) postWith(ctx context.Context, path string, head map[string]string, body []byte) (answer, error) {
 	retry := newBackoff()
 	for tries := 1; ; tries++ {
-		a, err := f.postOnce(ctx, path, head, body)
+		a, err := f.postOnce(ctx, path, body)
 		if err == nil && !a.again() {
 			if reason := a.reason(); reason != "" {
 				f.mu.Lock()
@@ -78,7 +73,7 @@ func (f *Fleet) postWith(ctx context.Context, path string, head map[string]strin
 // leastTry is the least time that a try is given before it is broken off.
 const leastTry = 2 * time.Second
 
-func (f *Fleet) postOnce(ctx context.Context, path string, head map[string]string, body []byte) (answer, error) {
+func (f *Fleet) postOnce(ctx context.Context, path string, body []byte) (answer, error) {
 	select {
 	case f.flight <- struct{}{}:
 	case <-ctx.Done():
@@ -92,9 +87,9 @@ func (f *Fleet) postOnce(ctx context.Context, path string, head map[string]strin
 		defer cancel()
 	}
 	if f.config.Relay != "" {
-		return f.relayed(ctx, path, head, body)
+		return f.relayed(ctx, path, body)
 	}
-	return f.web.doWith(ctx, methodPost, f.config.Shuffler+path, head, body, "", maxRefusal, 0)
+	return f.web.do(ctx, methodPost, f.config.Shuffler+path, body, "", maxRefusal, 0)
 }
 
 // resend sends the reports that an earlier process charged and may not have sent. They

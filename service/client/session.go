@@ -15,7 +15,6 @@ import (
 type session struct {
 	population wire.ID
 	wire.Session
-	passes bool // whether the shuffler accepts reports with a pass
 }
 
 // sessionSpare is how long a session must last after a round's deadline: the shuffler's
@@ -106,14 +105,14 @@ func (f *Fleet) session(ctx context.Context, m *member, p wire.ID, suite wire.Su
 		return s, true, client.Refuse(client.CauseSession, "%v", err)
 	}
 	request := wire.SessionRequest{Population: p, Client: m.id, Time: time.Now().Unix(), Suite: suite, Public: key.Public.Public}
-	a, err := f.postWith(ctx, "/v1/session", map[string]string{wire.TakenHeader: "1"}, wire.Sign(m.credential.key, wire.LabelSession, wire.Encode(request)))
+	a, err := f.post(ctx, "/v1/session", wire.Sign(m.credential.key, wire.LabelSession, wire.Encode(request)))
 	if err != nil {
 		return s, true, client.Refuse(client.CauseSession, "%v", err)
 	}
 	if a.status != statusOK {
 		return s, true, client.Refuse(client.CauseSession, "%v", a.unexpected("session"))
 	}
-	next := session{population: p, passes: a.passes}
+	next := session{population: p}
 	if next.Session, err = key.OpenSession(request, a.body); err != nil {
 		return s, true, client.Refuse(client.CauseSession, "%v", err)
 	}

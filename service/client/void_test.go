@@ -11,19 +11,6 @@ import (
 	"github.com/riffle-dp/riffle/service/client"
 )
 
-// A shuffler of before there were passes gets reports without.
-func TestOldShuffler(t *testing.T) {
-	w := newWorld(t, 5, shuffleTask())
-	w.old = true
-	theta := make([]float32, dim)
-	w.publish(w.announcement(1, theta), theta, nil)
-	fleet, end := w.run(t.Context(), w.config())
-	for fleet.Snapshot().Reports[client.Sent] < 5 {
-		time.Sleep(10 * time.Millisecond)
-	}
-	end()
-}
-
 // A report that the shuffler cannot take now is sent again until the deadline. Then
 // it is charged all the same, and each client says it once.
 func TestVoidRound(t *testing.T) {

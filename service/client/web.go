@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -62,7 +61,6 @@ type answer struct {
 	status int
 	body   []byte
 	etag   string
-	passes bool // wire.ReportKindHeader
 }
 
 // errTooLong is wrapped if an answer is too long.
@@ -108,8 +106,7 @@ func (w *web) doWith(ctx context.Context, method, url string, further map[string
 	if int64(len(b)) > limit {
 		return answer{}, fmt.Errorf("client: %s %s: answer %w (%d bytes)", method, pathOf(url), errTooLong, limit)
 	}
-	return answer{status: resp.Status, body: b, etag: resp.Header("ETag"),
-		passes: resp.Header(wire.ReportKindHeader) == strconv.Itoa(int(wire.KindPassed))}, nil
+	return answer{status: resp.Status, body: b, etag: resp.Header("ETag")}, nil
 }
 
 // reason returns the reason that a refusal names; empty if it names none that is known.

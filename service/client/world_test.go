@@ -59,7 +59,6 @@ type world struct {
 	given    map[string]wire.Session // by request
 	lasting  time.Duration           // of new sessions
 	taken    *int64                  // what sessions tell of the number of messages that were taken; nil: nothing
-	old      bool                    // a shuffler of before there were passes
 	got      map[wire.ID][]byte
 	reports  map[wire.ID]wire.Report
 	requests map[string]int    // by method and path, without digests
@@ -381,9 +380,6 @@ func (w *world) serveShuffler(rw http.ResponseWriter, r *http.Request) {
 	mux.HandleFunc("POST /v1/session", func(rw http.ResponseWriter, r *http.Request) {
 		w.count(r, "session")
 		body, _ := io.ReadAll(r.Body)
-		if !w.old {
-			rw.Header().Set("Riffle-Report-Kind", "18")
-		}
 		rw.Write(w.give(body))
 	})
 	mux.HandleFunc("POST /v1/report", func(rw http.ResponseWriter, r *http.Request) {
@@ -462,13 +458,10 @@ func (w *world) take(rw http.ResponseWriter, body []byte) {
 		return
 	}
 	i, ok := w.at[report.Client]
-	if head.Several != (w.open.PerClient() > 1) {
-		w.t.Errorf("a report of several messages: %t, announced are %d", head.Several, w.open.PerClient())
-	}
 	if s := w.sessions[report.Client]; !ok || report.Session != s.Expires || wire.Authentic(&report, s.Key) != nil {
 		w.t.Error("a report that is not its client's")
-	} else if (head.Pass != nil) == w.old || head.Pass != nil && *head.Pass != s.Key.Pass(w.digest) {
-		w.t.Errorf("a report with pass %x, the shuffler is old: %t", head.Pass, w.old)
+	} else if head.Pass != s.Key.Pass(w.digest) {
+		w.t.Errorf("a report with pass %x", head.Pass)
 	}
 	if old, ok := w.got[report.Client]; ok && !bytes.Equal(old, body) {
 		w.t.Errorf("client %d sent two reports in round %d", i, w.open.Round)

@@ -192,8 +192,7 @@ type Coordinator struct {
 	Mark string `yaml:"mark"`
 	// AnnounceLedger tells the shuffler and the clients how far the ledger was written. They keep
 	// it, so that a coordinator whose store and mark were restored from old copies does not
-	// start again. Clients and shufflers of versions without it cannot read such
-	// announcements. It cannot be taken back. Default: false.
+	// start again. It cannot be taken back. Default: false.
 	AnnounceLedger bool `yaml:"announce-ledger,omitempty"`
 	// Budget limits the cost of all tasks together. Required.
 	Budget struct {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/riffle-dp/riffle/service/batch"
 	"github.com/riffle-dp/riffle/service/endpoint"
 	"github.com/riffle-dp/riffle/service/exchange"
 )
@@ -23,22 +22,14 @@ var ErrUnable = errors.New("the aggregator cannot sum this")
 const ableTime = 10 * time.Second
 
 // CheckAggregator asks an aggregator whether it has what sums need: those with proofs, and those with
-// tokens of a registrar, whose key is given; nil: without tokens. correlated says that the noise of those with
-// proofs is correlated over rounds. An error does not wrap ErrUnable if the aggregator does not answer.
-func CheckAggregator(ctx context.Context, g *Aggregator, proofs, correlated bool, registrar ed25519.PublicKey) error {
-	what := "tokens"
-	switch {
-	case proofs:
-		what = "proofs"
-	case registrar == nil:
-		return nil // any version can
+// tokens of a registrar, whose key is given; nil: without tokens. An error does not wrap ErrUnable if the aggregator does not answer.
+func CheckAggregator(ctx context.Context, g *Aggregator, proofs bool, registrar ed25519.PublicKey) error {
+	if !proofs && registrar == nil {
+		return nil // any aggregator can
 	}
 	ctx, done := context.WithTimeout(ctx, ableTime)
 	defer done()
 	b, _, err := endpoint.Do(ctx, g.Client, http.MethodGet, strings.TrimSuffix(g.URL, "/")+exchange.AbilitiesPath, nil, 4<<10)
-	if refused := batch.IsRefused(err); refused != nil && refused.Code == http.StatusNotFound {
-		return fmt.Errorf("%w: its version does not know sums with %s: its operator must install a newer one", ErrUnable, what)
-	}
 	if err != nil {
 		return fmt.Errorf("aggregator: %w", err)
 	}
@@ -56,8 +47,6 @@ func CheckAggregator(ctx context.Context, g *Aggregator, proofs, correlated bool
 		return no("its signing key is another than the one that this coordinator knows (aggregator: key:)")
 	case proofs && !a.Mark:
 		return no("it has no mark (mark: in its configuration), which sums with proofs need")
-	case correlated && !a.Correlated:
-		return no("its version does not know noise that is correlated over rounds (every): its operator must install a newer one")
 	case registrar != nil && len(a.Registrar) == 0:
 		return no("it has no registrar's key (registrar: in its configuration), which sums with tokens need")
 	case registrar != nil && !bytes.Equal(a.Registrar, registrar):
@@ -76,5 +65,5 @@ func (r *runner) able(ctx context.Context) error {
 	if r.tokens != nil {
 		registrar = r.s.config.Shuffler.Registrar
 	}
-	return CheckAggregator(ctx, r.s.config.Aggregator, r.proved != nil, r.correlated(), registrar)
+	return CheckAggregator(ctx, r.s.config.Aggregator, r.proved != nil, registrar)
 }

@@ -17,18 +17,6 @@ import (
 	"github.com/riffle-dp/riffle/service/exchange"
 )
 
-// older answers as an aggregator of a version that cannot say what it has.
-func older(asked *bool) func(http.ResponseWriter, *http.Request) bool {
-	return func(out http.ResponseWriter, q *http.Request) bool {
-		if q.URL.Path != exchange.AbilitiesPath {
-			return false
-		}
-		*asked = true
-		http.NotFound(out, q)
-		return true
-	}
-}
-
 type lines struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -58,8 +46,6 @@ func TestRoundsWaitForAnAggregatorThatCan(t *testing.T) {
 		{"no signing key", "no signing key", []option{withProofs}, func(c *aggregator.Config) { c.Key = nil }, nil},
 		{"another signing key", "its signing key is another", []option{withProofs}, func(c *aggregator.Config) { c.Key = signer(t) }, nil},
 		{"no mark", "no mark", []option{withProofs}, func(c *aggregator.Config) { c.Mark = nil }, nil},
-		{"older, proofs", "does not know sums with proofs", []option{withProofs}, nil, older(new(bool))},
-		{"older, tokens", "does not know sums with tokens", []option{tokens}, nil, older(new(bool))},
 		{"no registrar's key", "no registrar's key", []option{tokens}, noTokens, nil},
 		{"another registrar's key", "its registrar's key is another", []option{tokens}, func(c *aggregator.Config) { c.Shuffler.Registrar = c.Coordinator }, nil},
 		{"proofs and tokens", "no registrar's key", []option{withProofs, tokens}, noTokens, nil},
@@ -127,7 +113,7 @@ func TestChargesWaitForAnAggregatorThatCan(t *testing.T) {
 			if q.URL.Path != exchange.AbilitiesPath || asked.Add(1) == 1 || mended.Load() == 1 {
 				return false
 			}
-			http.NotFound(out, q)
+			_, _ = out.Write([]byte("{}"))
 			return true
 		}
 		p, err := w.start(nil)
@@ -138,7 +124,7 @@ func TestChargesWaitForAnAggregatorThatCan(t *testing.T) {
 		w.disk.Lock()
 		charged := len(w.disk.Log)
 		w.disk.Unlock()
-		if charged != 0 || !strings.Contains(s.Error, "does not know sums with proofs") {
+		if charged != 0 || !strings.Contains(s.Error, "no signing key") {
 			t.Errorf("%d entries are charged: %q", charged, s.Error)
 		}
 		mended.Store(1)
@@ -150,12 +136,15 @@ func TestChargesWaitForAnAggregatorThatCan(t *testing.T) {
 	})
 }
 
-// An older aggregator sums what it always could, and is asked nothing new.
-func TestOlderAggregatorsGoOn(t *testing.T) {
+// An aggregator is not asked for what no sum needs.
+func TestPlainSumsAskNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := false
 		w := newWorld(t, dp.Distributed, dp.All)
-		w.meddle = older(&asked)
+		w.meddle = func(_ http.ResponseWriter, q *http.Request) bool {
+			asked = asked || q.URL.Path == exchange.AbilitiesPath
+			return false
+		}
 		w.lacks = func(c *aggregator.Config) { c.Key, c.Mark = nil, nil }
 		w.startAggregator(nil)
 		s := w.run()

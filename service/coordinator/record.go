@@ -15,7 +15,7 @@ import (
 	"github.com/riffle-dp/riffle/service/document"
 )
 
-// recordFormat is the version of the stored records; newer ones are refused.
+// recordFormat is the version of the stored records; others are refused.
 const recordFormat = 1
 
 type hash = document.Hash

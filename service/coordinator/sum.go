@@ -257,10 +257,6 @@ func (r *runner) seeds(ctx context.Context, a *wire.Announcement, c *wire.RoundC
 // the aggregator gives a wrong id, that report is left out, as one that it cannot open.
 func (r *runner) differing(ctx context.Context, c *wire.RoundClosed, ids [][16]byte) ([]int64, error) {
 	b, err := r.aggregator(ctx, http.MethodGet, fmt.Sprintf("/v1/rounds/%x/ids", c.Announcement), nil, 1<<10+16*c.Reports)
-	if refused := batch.IsRefused(err); refused != nil && refused.Code == http.StatusNotFound {
-		r.log.Warn("the aggregator tells no report ids, as earlier versions: halves are not compared")
-		return nil, nil // differing shares are found when the sums are combined
-	}
 	if err != nil {
 		return nil, err
 	}

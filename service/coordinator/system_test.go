@@ -185,7 +185,7 @@ func (s *system) take(a wire.Announcement) {
 			continue
 		}
 		r := s.report(a.Round, int64(i), a.ModelDigest, 0)
-		report := wire.Report{Announcement: digest, Client: wire.ClientID(key.Public().(ed25519.PublicKey)), Several: a.PerClient() > 1}
+		report := wire.Report{Announcement: digest, Client: wire.ClientID(key.Public().(ed25519.PublicKey))}
 		rand.Read(report.ID[:])
 		var part, share []byte
 		var err error
@@ -224,7 +224,7 @@ func (s *system) take(a wire.Announcement) {
 			}
 		}
 		wire.Authenticate(&report, s.session(key))
-		sealed, err := envelope.SealReport(s.seal.Keys[0], &report, nil)
+		sealed, err := envelope.SealReport(s.seal.Keys[0], &report, wire.ID{})
 		if err != nil {
 			s.t.Fatal(err)
 		}

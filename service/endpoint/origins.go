@@ -18,8 +18,8 @@ import (
 // answer says nothing about what is there.
 const (
 	pageMethods = "GET, POST"
-	pageHeaders = "Content-Type, If-None-Match, Range, " + wire.TakenHeader
-	pageReads   = "Content-Range, ETag, " + wire.ReportKindHeader
+	pageHeaders = "Content-Type, If-None-Match, Range"
+	pageReads   = "Content-Range, ETag"
 	// pageAge is how long a browser may keep that, in seconds. The origin of each request is checked
 	// nevertheless.
 	pageAge = "7200"

@@ -6,15 +6,13 @@ import "crypto/ed25519"
 const AbilitiesPath = "/v1/abilities"
 
 // Abilities is what an aggregator says of itself, before any round, in JSON: what sums with proofs or
-// with tokens need of it. An aggregator of a version without these has no such answer.
+// with tokens need of it.
 type Abilities struct {
 	// SigningKey verifies its word on which reports a round with proofs is summed over; absent: it
 	// has no key, and sums nothing with proofs.
 	SigningKey ed25519.PublicKey `json:"signing_key,omitempty"`
 	// Mark says whether it has a mark. Without one it sums nothing with proofs.
 	Mark bool `json:"mark"`
-	// Correlated says that it knows noise that is correlated over rounds, for which it holds its shares of sums.
-	Correlated bool `json:"correlated,omitempty"`
 	// Registrar is the key with which tokens' keys must be signed; absent: it reads no tokens.
 	Registrar ed25519.PublicKey `json:"registrar,omitempty"`
 }

@@ -365,7 +365,7 @@ func (r *coordinatorProcess) ableAggregator(ctx context.Context, w *wire.Task) e
 	if w.Tokens != (wire.Tokens{}) {
 		registrar = r.own.Shuffler.Registrar
 	}
-	err := coordinator.CheckAggregator(ctx, r.own.Aggregator, w.Mechanism.Sum.Proved(), len(w.Mechanism.Weights) > 0, registrar)
+	err := coordinator.CheckAggregator(ctx, r.own.Aggregator, w.Mechanism.Sum.Proved(), registrar)
 	if errors.Is(err, coordinator.ErrUnable) {
 		return fmt.Errorf("bad input: %w%w", err, train.ErrInput)
 	}

@@ -264,9 +264,9 @@ func (n *inspection) able(ctx context.Context, a *coordinator.Aggregator, regist
 		}
 	}
 	if a.Key != nil {
-		note("proofs", coordinator.CheckAggregator(ctx, a, true, false, nil))
+		note("proofs", coordinator.CheckAggregator(ctx, a, true, nil))
 	}
-	note("tokens", coordinator.CheckAggregator(ctx, a, false, false, registrar))
+	note("tokens", coordinator.CheckAggregator(ctx, a, false, registrar))
 }
 
 func (n *inspection) aggregator(ctx context.Context, path string, call bool) {

@@ -51,7 +51,7 @@ type replayed struct {
 	part, share int64 // sizes of a message's parts before they are sealed
 }
 
-// PostSize returns the size of what a client posts in a round: the sealed report with its pass.
+// PostSize returns the size of what a client posts in a round: the sealed report.
 func (r *replayed) PostSize(s wire.Suite) (int64, error) {
 	part, err := envelope.PartSize(s, r.part)
 	if err != nil {
@@ -63,8 +63,7 @@ func (r *replayed) PostSize(s wire.Suite) (int64, error) {
 			return 0, err
 		}
 	}
-	size, err := envelope.ReportSize(s, part*r.Task.PerClient(), share)
-	return size + int64(len(wire.ID{})), err
+	return envelope.ReportSize(s, part*r.Task.PerClient(), share)
 }
 
 // recorded is a task with what its coordinator has stored of it. The coordinator must not be running.
@@ -263,7 +262,7 @@ func (t *recorded) replay(ctx context.Context, task setup, limit ledger.Config, 
 		return nil, fmt.Errorf("operate: the rounds charge %d entries, the ledger has %d", len(have), len(entries))
 	}
 	for i := range have {
-		if !entries[i].Pays(have[i]) {
+		if entries[i] != have[i] {
 			return nil, fmt.Errorf("operate: entry %d: the rounds charge %+v, the ledger has %+v", i+1, have[i], entries[i])
 		}
 	}

@@ -42,9 +42,8 @@ const (
 // padding, and its seal.
 const Framing = 8 << 10
 
-// passed are the requests that may come through a relay, and the lines of their headers.
+// passed are the requests that may come through a relay. Their headers are not read.
 var passed = map[string]bool{"/v1/session": true, "/v1/report": true, "/v1/ask": true}
-var passedHeader = map[string]bool{"Content-Type": true, wire.TakenHeader: true}
 
 // gateway opens requests that came through a relay.
 type gateway struct {
@@ -162,11 +161,6 @@ func (g *gateway) answer(of context.Context, inside []byte) *bhttp.Response {
 			endpoint.Refuse(out, wire.Malformed, "no request that can be made")
 			break
 		}
-		for _, f := range m.Header {
-			if name := http.CanonicalHeaderKey(f.Name); passedHeader[name] {
-				q.Header.Set(name, f.Value)
-			}
-		}
 		q.RequestURI = m.Path
 		g.next.ServeHTTP(out, q)
 	}
@@ -205,9 +199,5 @@ func (r *recorder) response() *bhttp.Response {
 	if r.long || r.status < 200 {
 		return &bhttp.Response{Status: http.StatusServiceUnavailable}
 	}
-	m := &bhttp.Response{Status: r.status, Body: r.body.Bytes()}
-	if kind := r.header.Get(wire.ReportKindHeader); kind != "" {
-		m.Header = append(m.Header, bhttp.Field{Name: "riffle-report-kind", Value: kind})
-	}
-	return m
+	return &bhttp.Response{Status: r.status, Body: r.body.Bytes()}
 }

@@ -3,7 +3,6 @@ package shuffler
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 	"sync"
@@ -74,50 +73,4 @@ func TestAStaleRecordAcknowledgesNothingBehindTheCut(t *testing.T) {
 			t.Errorf("the batch holds %d reports", len(got))
 		}
 	})
-}
-
-// A round that an earlier version has cut, at what was last in a stream without a barrier, ends
-// with the reports up to there.
-func TestCutOfAnEarlierVersion(t *testing.T) {
-	for cut := range uint64(4) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, 4)
-			w.min = 1
-			n := w.start(w.config())
-			ann := n.announcement(1)
-			n.open(ann)
-			var sent [][2]int
-			for i := range 3 {
-				n.send(w.report(ann, i, 0)) // a block each
-				if uint64(i) < cut {
-					sent = append(sent, [2]int{i, 0})
-				}
-			}
-			n.stop()
-			d := wire.Digest(ann)
-			key := keyRecord(encodeName(d[:]))
-			rec, err := decodeRecord(w.state.values[key])
-			if err != nil {
-				t.Fatal(err)
-			}
-			rec.State, rec.Cut = Closing, &cut
-			e := w.state.values[key]
-			if e.Value, err = json.Marshal(rec); err != nil {
-				t.Fatal(err)
-			}
-			w.state.values[key] = e
-			n = w.start(w.config())
-			word := n.closed(ann)
-			if word.Reports != int64(cut) || word.Void != (cut == 0) {
-				t.Fatalf("cut at %d: %+v", cut, word)
-			}
-			if cut == 0 {
-				return
-			}
-			want, _ := w.expected(ann, sent)
-			if got := n.fetch(Coordinator, ann, word); !slices.EqualFunc(got, want, bytes.Equal) {
-				t.Errorf("cut at %d: the batch holds %d reports", cut, len(got))
-			}
-		})
-	}
 }

@@ -276,7 +276,7 @@ func (w *world) ask(ann wire.Announcement, i int, s wire.Session, change ...func
 
 func (w *world) unsealed(ann wire.Announcement, i int, id byte) *wire.Report {
 	w.t.Helper()
-	r := &wire.Report{Announcement: wire.Digest(ann), Client: wire.ClientID(public(w.clients[i])), ID: reportID(i, id), Several: ann.PerClient() > 1}
+	r := &wire.Report{Announcement: wire.Digest(ann), Client: wire.ClientID(public(w.clients[i])), ID: reportID(i, id)}
 	var err error
 	for j := range int(ann.PerClient()) {
 		r.Part = append(r.Part, w.part(ann, message(i, id, j))...)
@@ -303,7 +303,7 @@ func (w *world) part(ann wire.Announcement, plain []byte) []byte {
 
 func (w *world) sealed(r *wire.Report) []byte {
 	w.t.Helper()
-	b, err := envelope.SealReport(w.seal.Keys[0], r, nil)
+	b, err := envelope.SealReport(w.seal.Keys[0], r, wire.ID{})
 	if err != nil {
 		w.t.Fatal(err)
 	}

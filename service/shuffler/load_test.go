@@ -373,7 +373,6 @@ func seal(b *testing.B, w *world, ann wire.Announcement, clients []ed25519.Priva
 	if err != nil {
 		b.Fatal(err)
 	}
-	size += int64(wire.PassedHeader - wire.ReportHeader)
 	f, err := os.Create(file)
 	if err != nil {
 		b.Fatal(err)
@@ -385,13 +384,12 @@ func seal(b *testing.B, w *world, ann wire.Announcement, clients []ed25519.Priva
 	}
 	digest := wire.Digest(ann)
 	parallel(len(clients), func(i int) {
-		r := &wire.Report{Announcement: digest, Client: wire.ClientID(public(clients[i])), ID: reportID(i, 0), Several: ann.PerClient() > 1}
+		r := &wire.Report{Announcement: digest, Client: wire.ClientID(public(clients[i])), ID: reportID(i, 0)}
 		for j := range int(ann.PerClient()) {
 			r.Part = append(r.Part, parts[(i*i+j)%1000]...)
 		}
 		wire.Authenticate(r, sessions[i])
-		pass := sessions[i].Key.Pass(digest)
-		sealed, err := envelope.SealReport(w.seal.Keys[0], r, &pass)
+		sealed, err := envelope.SealReport(w.seal.Keys[0], r, sessions[i].Key.Pass(digest))
 		if err == nil {
 			_, err = f.WriteAt(sealed, int64(i)*size)
 		}

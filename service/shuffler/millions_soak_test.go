@@ -142,8 +142,7 @@ func (r reporter) report(i int64, content []byte) ([]byte, error) {
 	report := &wire.Report{Announcement: r.digest, Client: id, ID: reportID(int(i), 0), Part: part}
 	session := wire.Session{Expires: r.expires, Key: r.master.key(wire.ID{7}, id, r.expires)}
 	wire.Authenticate(report, session)
-	pass := session.Key.Pass(r.digest)
-	return envelope.SealReport(r.seal, report, &pass)
+	return envelope.SealReport(r.seal, report, session.Key.Pass(r.digest))
 }
 
 // send sends each client's report, and adds up what they say.
@@ -171,7 +170,7 @@ func (m *millions) send() error {
 	values := make([]int64, own.Facts().Dim)
 	var done atomic.Int64
 	began := time.Now()
-	l := &loader{address: m.Address, mode: kept, n: m.N, size: int(size) + wire.PassedHeader - wire.ReportHeader}
+	l := &loader{address: m.Address, mode: kept, n: m.N, size: int(size)}
 	all := make([]*coordinator.Tally, 2*runtime.NumCPU())
 	tallies := make(chan *coordinator.Tally, len(all))
 	for i := range all {

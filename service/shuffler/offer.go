@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -255,9 +254,6 @@ func (r *reader) chunk(index int64, find func() ([]stretch, error), read func(s 
 
 // stretches says where the chunks of one reader of a batch are.
 func (s *Service) stretches(ctx context.Context, v *vault, name string, rec *record, kind string) (all []stretch, err error) {
-	if rec.Plan == nil { // an earlier version has made the batch
-		return []stretch{{streamOut(name, rec.Run), kind + ".*", math.MaxInt64}}, nil
-	}
 	text, err := v.single(ctx, s.store, streamOut(name, rec.Run), suffixIndex)
 	if err != nil {
 		return nil, err

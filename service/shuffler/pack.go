@@ -168,8 +168,7 @@ func (p *packer) write(b *block) error {
 // record alone does not tell: in a cluster it may be read from a server that does not know yet
 // that the round is closing. So while the record says that the round is open, beforeCut looks for
 // the barrier in a state of the stream that holds this place. If there is none before it, any
-// barrier comes after it. An earlier version cuts without a barrier, and only after the record
-// was changed.
+// barrier comes after it.
 func (s *Service) beforeCut(ctx context.Context, r *round, place uint64) error {
 	for {
 		rec, err := s.loadRecord(ctx, r.name)

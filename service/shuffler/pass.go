@@ -12,7 +12,7 @@ import (
 
 // passes holds the passes that clients with known sessions show in a round. Bytes that come
 // with a pass are from its client. Passes are in memory only. A client is a stranger until its
-// report is opened if it shows no pass, or if this process has not seen its session, as after
+// report is opened if it shows another pass, or if this process has not seen its session, as after
 // a restart or at another frontend.
 //
 // They are a table of places in the roster, open to all clients from the start: with millions of them
@@ -63,15 +63,15 @@ var errBusy = pure.Refuse(wire.TooMany, "the client's report is being received")
 // counts its report until leave.
 func (p *passes) admit(header []byte) (place int32, ok bool, err error) {
 	h, _, err := wire.DecodeHeader(header)
-	if err != nil || h.Pass == nil {
+	if err != nil {
 		return 0, false, nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.of == nil || short(*h.Pass) == 0 {
+	if p.of == nil || short(h.Pass) == 0 {
 		return 0, false, nil
 	}
-	found := p.slots[p.at(short(*h.Pass))]
+	found := p.slots[p.at(short(h.Pass))]
 	if found == 0 {
 		return 0, false, nil
 	}

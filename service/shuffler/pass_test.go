@@ -20,12 +20,12 @@ import (
 	"github.com/riffle-dp/riffle/service/endpoint"
 )
 
-// passed is client i's report with a pass.
+// passed is client i's report with this pass; world.report shows zeros.
 func (w *world) passed(ann wire.Announcement, i int, id byte, pass wire.ID) []byte {
 	w.t.Helper()
 	r := w.unsealed(ann, i, id)
 	wire.Authenticate(r, w.session(i))
-	b, err := envelope.SealReport(w.seal.Keys[0], r, &pass)
+	b, err := envelope.SealReport(w.seal.Keys[0], r, pass)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func (n *node) knows(ann wire.Announcement, report []byte) bool {
 }
 
 // A client whose session is known shows it; whose is not, as after a restart, is a
-// stranger once. Reports with and without a pass are taken alike.
+// stranger once. Reports with and without a known pass are taken alike.
 func TestPasses(t *testing.T) {
 	w := newWorld(t, 4)
 	n := w.start(w.config())
@@ -69,8 +69,8 @@ func TestPasses(t *testing.T) {
 		t.Error("a session from within the round is not known")
 	}
 	plain := w.report(ann, 2, 1)
-	if n.knows(ann, plain) || n.knows(ann, w.passed(ann, 1, 1, wire.ID{1})) || n.knows(ann, mine[:wire.PassedHeader-1]) {
-		t.Error("what shows no pass is known")
+	if n.knows(ann, plain) || n.knows(ann, w.passed(ann, 1, 1, wire.ID{1})) || n.knows(ann, mine[:wire.ReportHeader-1]) {
+		t.Error("what shows no pass of its round is known")
 	}
 	other := n.announcement(2)
 	n.open(other)
@@ -107,7 +107,7 @@ func TestPassesAreNotLent(t *testing.T) {
 	n.open(ann)
 	mine := w.passed(ann, 0, 1, w.pass(ann, 0))
 	lent := bytes.Clone(w.passed(ann, 1, 1, w.pass(ann, 1)))
-	copy(lent[wire.ReportHeader:], mine[wire.ReportHeader:wire.PassedHeader])
+	copy(lent[wire.ReportHeader-len(wire.ID{}):], mine[wire.ReportHeader-len(wire.ID{}):wire.ReportHeader])
 	n.refused(wire.WrongKey, "", "POST", "/v1/report", lent)
 	n.refused(wire.BadSignature, "", "POST", "/v1/report", w.passed(ann, 1, 1, w.pass(ann, 0)))
 	n.refused(wire.WrongSize, "", "POST", "/v1/report", mine[:len(mine)-len(wire.ID{})])
@@ -159,7 +159,7 @@ func (f *tap) Read(p []byte) (int, error) {
 
 // What strangers announce takes no memory: what they send does.
 func TestStrangersAreHeldAsTheyArrive(t *testing.T) {
-	header := make([]byte, wire.PassedHeader)
+	header := make([]byte, wire.ReportHeader)
 	for sent, most := range map[int]uint64{0: 8 << 10, 5000: 16 << 10, 100_000: 300 << 10} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

@@ -34,7 +34,7 @@ func newVault(key []byte, digest [32]byte) (*vault, error) {
 		return nil, err
 	}
 	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte("riffle/2 order of parts\x00"))
+	mac.Write([]byte("riffle/1 order of parts\x00"))
 	mac.Write(digest[:])
 	return &vault{s, digest, [16]byte(mac.Sum(nil))}, nil
 }

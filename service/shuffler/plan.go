@@ -22,8 +22,8 @@ import (
 // A bucket task collects the items of one bucket of the batch's order, and stores how many there are
 // and the last of them. When this is known of all buckets before it, it cuts the chunks that end in
 // its bucket. Deal tasks come first if the stream of reports is not dealt into these buckets: in a
-// round of an earlier version, in a very large one, and for the parts of reports of several messages,
-// which have an order of their own.
+// round of more reports than were expected, and for the parts of reports of several messages, which
+// have an order of their own.
 
 // plan says how a closing round is shuffled. It is stored once the cut is.
 type plan struct {

@@ -47,21 +47,19 @@ type record struct {
 	// Bits is the number of a tag's leading bits that name a report's bucket in the stream of
 	// reports, fixed when the round was opened; 0: the stream is not dealt into buckets.
 	Bits int `json:"bits,omitempty"`
-	// Cut is the last place of the stream of reports that counts, set when the round
-	// closes: that of the barrier, or in a round that an earlier version has cut, of what was
-	// last then. A report that a frontend stores after it is never acknowledged.
+	// Cut is the last place of the stream of reports that counts, that of the barrier, set when the
+	// round closes. A report that a frontend stores after it is never acknowledged.
 	Cut *uint64 `json:"cut,omitempty"`
-	// Plan says how the reports are shuffled, set after the cut. A round that an earlier version
-	// has closed has none.
+	// Plan says how the reports are shuffled, set after the cut.
 	Plan   *plan    `json:"plan,omitempty"`
-	Run    string   `json:"run,omitempty"`    // names the stream with the chunks; of a round with a plan, with their index and digests
+	Run    string   `json:"run,omitempty"`    // names the stream with chunks, their index and digests
 	Runs   []string `json:"runs,omitempty"`   // name other streams with chunks
 	Closed []byte   `json:"closed,omitempty"` // the signed statement on the closed round
 
 	revision uint64
 }
 
-// check refuses a record that no version has written.
+// check refuses a record that no shuffler has written.
 func (r *record) check() error {
 	if r.Bits < 0 || r.Bits > mostDealt {
 		return fmt.Errorf("shuffler: the record of a round has 2^%d buckets, at most 2^%d are dealt", r.Bits, mostDealt)
@@ -204,30 +202,18 @@ func (s *Service) makeSecrets(ctx context.Context, name string) error {
 	return nil
 }
 
-// oldSize is the size of a round's keys in earlier versions, which stored them as one secret
-// with the links first.
-const oldSize = linksSize + sealingKeySize
-
 func (s *Service) sealKey(ctx context.Context, name string) ([]byte, error) {
 	b, err := s.store.Secret(ctx, name)
-	switch {
-	case err != nil:
-		return nil, err
-	case len(b) == oldSize:
-		return b[linksSize:], nil
-	case len(b) != sealingKeySize:
-		return nil, fmt.Errorf("shuffler: a round's key of %d bytes, want %d", len(b), sealingKeySize)
+	if err == nil && len(b) != sealingKeySize {
+		err = fmt.Errorf("shuffler: a round's key of %d bytes, want %d", len(b), sealingKeySize)
 	}
-	return b, nil
+	return b, err
 }
 
 func (s *Service) links(ctx context.Context, name string) (k links, err error) {
 	b, err := s.store.Secret(ctx, linksName(name))
 	if errors.Is(err, store.ErrNotFound) {
-		var old []byte
-		if old, err = s.store.Secret(ctx, name); err == nil && len(old) == oldSize {
-			b = old[:linksSize]
-		} else if err == nil {
+		if _, err = s.store.Secret(ctx, name); err == nil {
 			err = errUnavailable // the cut was made meanwhile
 		}
 	}

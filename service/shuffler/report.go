@@ -60,7 +60,7 @@ var errTorn = pure.Refuse(wire.Unavailable, "the body did not arrive whole")
 // as it arrives, from its address's share, and is opened only when it is whole.
 func (s *Service) receive(r *http.Request, size int64, began time.Time) (*round, error) {
 	ctx := r.Context()
-	var room [wire.PassedHeader]byte
+	var room [wire.ReportHeader]byte
 	header := room[:min(size, int64(len(room)))]
 	if _, err := io.ReadFull(r.Body, header); err != nil {
 		return nil, errTorn
@@ -156,7 +156,7 @@ func (s *Service) targetRound(ctx context.Context, header []byte, size int64, no
 	if !s.running.Load() {
 		return nil, errNotRunning
 	}
-	h, sealed, err := wire.DecodeHeader(header)
+	h, _, err := wire.DecodeHeader(header)
 	if err != nil {
 		return nil, pure.Refuse(wire.Malformed, "no report of this version")
 	}
@@ -167,14 +167,11 @@ func (s *Service) targetRound(ctx context.Context, header []byte, size int64, no
 	if r.closed.Load() || now.After(r.deadline) {
 		return r, errClosed
 	}
-	if several := r.ann.PerClient() > 1; h.Several != several {
-		return r, pure.Refuse(wire.Malformed, "a report of another version than its round's")
-	}
 	want, ok := r.sizes[h.Key]
 	if !ok {
 		return r, pure.Refuse(wire.WrongKey, "")
 	}
-	if want+int64(len(header)-len(sealed)-wire.ReportHeader) != size {
+	if want != size {
 		return r, pure.Refuse(wire.WrongSize, "")
 	}
 	return r, nil

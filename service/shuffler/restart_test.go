@@ -140,32 +140,6 @@ func TestARefusedEpochTakesNoRoom(t *testing.T) {
 	})
 }
 
-// A round that an earlier version opened, with all of its keys in one secret, goes on.
-func TestRoundOfAnEarlierVersion(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 5)
-		n := w.start(w.config())
-		ann := n.announcement(1)
-		n.open(ann)
-		n.stop()
-		d := wire.Digest(ann)
-		name := encodeName(d[:])
-		s := w.state.secrets
-		s[name] = append(s[linksName(name)], s[name]...)
-		delete(s, linksName(name))
-		n = w.start(w.config())
-		for i := range w.clients {
-			n.send(w.report(ann, i, 0))
-		}
-		word := n.closed(ann)
-		if got := n.fetch(Coordinator, ann, word); len(got) != 5 {
-			t.Errorf("%d reports", len(got))
-		}
-		n.must(Coordinator, "DELETE", path(ann, ""), nil)
-		w.destroyed(ann)
-	})
-}
-
 // When a round closes tells nobody who is in it: one that was drawn closes at its
 // deadline, though all who are drawn have reported long before. A round of all, or
 // of a public block, closes when it is complete.

@@ -223,7 +223,7 @@ func TestBothSuites(t *testing.T) {
 		n.send(w.report(ann, 0, 0))
 		r := w.unsealed(ann, 1, 0)
 		wire.Authenticate(r, w.session(1))
-		b, err := envelope.SealReport(both.Keys[1], r, nil)
+		b, err := envelope.SealReport(both.Keys[1], r, wire.ID{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -280,19 +280,18 @@ func (s *Service) serveSession(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	session, err := s.session(r.Context(), body, r.Header.Get(wire.TakenHeader) != "", time.Now())
+	session, err := s.session(r.Context(), body, time.Now())
 	if err != nil {
 		s.refuse(w, err)
 		return
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set(wire.ReportKindHeader, strconv.Itoa(int(wire.KindPassed)))
 	writeBytes(w, session)
 }
 
 // session returns a session that is sealed to the client, so that a proxy that ends the
-// TLS connection does not get it. If count is set it has the number of messages that were taken.
-func (s *Service) session(ctx context.Context, signed []byte, count bool, now time.Time) ([]byte, error) {
+// TLS connection does not get it.
+func (s *Service) session(ctx context.Context, signed []byte, now time.Time) ([]byte, error) {
 	if !s.running.Load() {
 		return nil, errNotRunning
 	}
@@ -328,10 +327,7 @@ func (s *Service) session(ctx context.Context, signed []byte, count bool, now ti
 	}
 	endpoint.Prove(ctx, endpoint.Client(m.Client))
 	s.noteSession(m.Client, end)
-	answer := wire.Session{Expires: end, Key: key}
-	if count { // others do not know this part
-		answer.Taken = s.takenOf(ctx, m.Client, now)
-	}
+	answer := wire.Session{Expires: end, Key: key, Taken: s.takenOf(ctx, m.Client, now)}
 	sealed, err := envelope.SealSession(m, answer)
 	if err != nil {
 		return nil, pure.Refuse(wire.Malformed, "nothing can be sealed to the key of the request")

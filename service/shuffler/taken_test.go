@@ -19,7 +19,6 @@ func (n *node) counted(i int) *int64 {
 	request := n.w.request(i)
 	clients, _ := n.Handlers()
 	q := httptest.NewRequest("POST", "/v1/session", bytes.NewReader(request))
-	q.Header.Set(wire.TakenHeader, "1")
 	w := httptest.NewRecorder()
 	clients.ServeHTTP(w, endpoint.WithPeer(q, ""))
 	if w.Code != 200 {
@@ -29,7 +28,7 @@ func (n *node) counted(i int) *int64 {
 }
 
 // A client is told how many of its messages were taken in closed rounds: all rounds together, once
-// each, also what it sent twice, over restarts. Who does not ask is not told.
+// each, also what it sent twice, over restarts.
 func TestTakenMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 5)
@@ -63,9 +62,6 @@ func TestTakenMessages(t *testing.T) {
 		n.stop()
 		n = w.start(w.config())
 		want("after a restart", 1, 4, 1, 1, 1)
-		if s := w.session(1); s.Taken != nil {
-			t.Error("a client that did not ask is told")
-		}
 		if len(w.state.objects) != 1 {
 			t.Errorf("objects %v", slices.Collect(maps.Keys(w.state.objects)))
 		}

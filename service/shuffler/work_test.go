@@ -21,21 +21,21 @@ import (
 type sharedRound struct {
 	bucket  int64 // memory, in bytes
 	plan    plan  // what is wanted of the stored plan
-	old     bool  // the round was opened by an earlier version, which does not deal
+	apart   bool  // reports are not dealt as they come
 	void    bool
 	change  func(*wire.Announcement)
 	reports int // that count
 }
 
 var sharedRounds = map[string]sharedRound{
-	"one bucket":   {bucket: 1 << 20, reports: 11},
-	"dealt":        {bucket: 500, plan: plan{Bits: 2}, reports: 11},
-	"dealt twice":  {bucket: 60, plan: plan{Bits: 5, Deal: true}, reports: 11},
-	"not dealt":    {bucket: 500, plan: plan{Bits: 2, Deal: true}, old: true, reports: 11},
-	"messages":     {bucket: 1500, plan: plan{Bits: 2, Deal: true}, reports: 11, change: func(a *wire.Announcement) { a.Messages = 3 }},
-	"old messages": {bucket: 1500, plan: plan{Bits: 2, Deal: true}, old: true, reports: 11, change: func(a *wire.Announcement) { a.Messages = 3 }},
-	"void":         {bucket: 500, plan: plan{Bits: 2}, void: true, reports: 11, change: func(a *wire.Announcement) { a.MinReports = 12 }},
-	"once":         {bucket: 500, plan: plan{Bits: 2}, reports: 11, change: func(a *wire.Announcement) { a.Participation, a.PerEpoch = dp.Once, 1 }},
+	"one bucket":          {bucket: 1 << 20, reports: 11},
+	"dealt":               {bucket: 500, plan: plan{Bits: 2}, reports: 11},
+	"dealt twice":         {bucket: 60, plan: plan{Bits: 5, Deal: true}, reports: 11},
+	"not dealt":           {bucket: 500, plan: plan{Bits: 2, Deal: true}, apart: true, reports: 11},
+	"messages":            {bucket: 1500, plan: plan{Bits: 2, Deal: true}, reports: 11, change: func(a *wire.Announcement) { a.Messages = 3 }},
+	"messages, not dealt": {bucket: 1500, plan: plan{Bits: 2, Deal: true}, apart: true, reports: 11, change: func(a *wire.Announcement) { a.Messages = 3 }},
+	"void":                {bucket: 500, plan: plan{Bits: 2}, void: true, reports: 11, change: func(a *wire.Announcement) { a.MinReports = 12 }},
+	"once":                {bucket: 500, plan: plan{Bits: 2}, reports: 11, change: func(a *wire.Announcement) { a.Participation, a.PerEpoch = dp.Once, 1 }},
 }
 
 // run takes a round through with three processes, of which the first has a fault. It checks that the
@@ -44,7 +44,7 @@ var sharedRounds = map[string]sharedRound{
 func (r sharedRound) run(t *testing.T, fault func(op string, after bool) error, slow func(process int, op string)) int {
 	t.Helper()
 	w := newWorld(t, 12)
-	w.counts = r.old
+	w.counts = r.apart
 	procs := make([]*node, 3)
 	for i := range procs {
 		c := w.config()
@@ -67,7 +67,7 @@ func (r sharedRound) run(t *testing.T, fault func(op string, after bool) error, 
 	procs[1].open(ann)
 	d := wire.Digest(ann)
 	name := encodeName(d[:])
-	if r.old {
+	if r.apart {
 		w.edit(name, func(rec *record) { rec.Bits = 0 })
 	}
 	var sent [][2]int

@@ -16,8 +16,7 @@ import (
 	"github.com/riffle-dp/riffle/internal/durable"
 )
 
-// format is the version of the layout on disk. There is one so far; later programs must read
-// all earlier ones.
+// format is the version of the layout on disk; others are refused.
 const format = 1
 
 const (

@@ -232,7 +232,7 @@ func (s *Store) copyObject(ctx context.Context, w io.Writer, name string) error 
 	return nil
 }
 
-// torn says whether an entry's chunks are gone: an earlier version could leave an entry so if its write was cut short.
+// torn says whether an entry's chunks are gone.
 func (s *Store) torn(ctx context.Context, o jetstream.ObjectStore, name string) bool {
 	info, err := o.GetInfo(ctx, name)
 	if err != nil || info.Chunks == 0 {
