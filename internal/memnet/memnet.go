@@ -1,6 +1,6 @@
-// Package memnet is, for tests, a network in memory. Its connections are net.Pipe's, which a
-// testing/synctest bubble counts as blocked while nothing comes, so that hours of polls and
-// deadlines pass at once. Listeners have addresses of this machine, which no other process can reach.
+// Package memnet is, for tests, a network in memory. A testing/synctest bubble counts its connections
+// as blocked while nothing comes, so that hours of polls and deadlines pass at once. Listeners have
+// addresses of this machine, which no other process can reach.
 package memnet
 
 import (
@@ -56,17 +56,27 @@ func (n *Network) listen(address *net.TCPAddr) *listener {
 
 // DialContext connects to the listener at an address. Like TCP it refuses where nobody listens.
 func (n *Network) DialContext(ctx context.Context, _, address string) (net.Conn, error) {
+	return n.dial(ctx, net.IPv4(127, 0, 0, 1), address)
+}
+
+// From returns a DialContext whose connections come from another machine's address.
+func (n *Network) From(ip net.IP) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, _, address string) (net.Conn, error) { return n.dial(ctx, ip, address) }
+}
+
+func (n *Network) dial(ctx context.Context, ip net.IP, address string) (net.Conn, error) {
 	n.mu.Lock()
 	l, from := n.listeners[address], n.port()
 	n.mu.Unlock()
+	from.IP = ip
 	refused := &net.OpError{Op: "dial", Net: "tcp", Addr: from, Err: syscall.ECONNREFUSED}
 	if l == nil {
 		return nil, refused
 	}
-	near, far := net.Pipe()
+	near, far := pipe(from, l.address)
 	select {
-	case l.waiting <- conn{far, l.address, from}:
-		return conn{near, from, l.address}, nil
+	case l.waiting <- far:
+		return near, nil
 	case <-l.closed:
 		return nil, refused
 	case <-ctx.Done():
@@ -137,12 +147,3 @@ func (l *listener) Close() error {
 }
 
 func (l *listener) Addr() net.Addr { return l.address }
-
-// conn is an end of a pipe that has addresses.
-type conn struct {
-	net.Conn
-	local, remote *net.TCPAddr
-}
-
-func (c conn) LocalAddr() net.Addr  { return c.local }
-func (c conn) RemoteAddr() net.Addr { return c.remote }

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
@@ -212,63 +213,65 @@ func TestClientsDoNotSpeak(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-			defer cancel()
-			task := shuffleTask()
-			if c.task != nil {
-				c.task(&task)
-			}
-			suite := wire.X25519
-			if strings.HasSuffix(name, "suite") { // all keys but the one that is changed are hybrid
-				suite = wire.X25519MLKEM768
-			}
-			w := newWorldOf(t, suite, 4, task)
-			w.members = w.members[:1]
-			config := w.config()
-			seen := newWatch()
-			config.Watch = seen.tell
-			c.act(w, &config)
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			fleet, err := client.NewFleet(config, w.members)
-			if err != nil {
-				t.Fatal(err)
-			}
-			running, stop := context.WithCancel(ctx)
-			done := make(chan error, 1)
-			go func() { done <- fleet.Run(running) }()
-			n := seen.next(ctx, t, client.Declined)
-			refused := (*pure.Refused)(nil)
-			if !errors.As(n.Err, &refused) || refused.Cause != c.cause {
-				t.Errorf("declined for %v, want cause %q", n.Err, c.cause)
-			} else if refused.Task == ([32]byte{}) || !strings.Contains(refused.Error(), string(c.cause)) {
-				t.Errorf("the error says %q", refused)
-			}
-			ends := n.Round == 0 && c.cause != pure.CauseSignature && c.cause != pure.CauseMessage
-			if ends { // the task is refused, and Run returns of itself
-				err = <-done
-				stop()
-			} else {
-				time.Sleep(20 * time.Millisecond)
-				stop()
-				err = <-done
-			}
-			runtime.ReadMemStats(&after)
-			if strings.Contains(name, "model") && after.TotalAlloc-before.TotalAlloc > 1<<30 {
-				t.Errorf("%d bytes allocated", after.TotalAlloc-before.TotalAlloc)
-			}
-			if ends && !errors.As(err, &refused) {
-				t.Errorf("a task was refused, and Run returned %v", err)
-			}
-			if asks, reports := w.asked("POST ask"), w.asked("POST report"); asks+reports != 0 {
-				t.Errorf("it spoke: %d asks, %d reports", asks, reports)
-			}
-			if s := fleet.Snapshot(); s.Declined[c.cause] < 1 || s.Reports[client.Sent] != 0 {
-				t.Errorf("snapshot %+v", s)
-			}
-			if err := fleet.Close(); err != nil {
-				t.Error(err)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+				defer cancel()
+				task := shuffleTask()
+				if c.task != nil {
+					c.task(&task)
+				}
+				suite := wire.X25519
+				if strings.HasSuffix(name, "suite") { // all keys but the one that is changed are hybrid
+					suite = wire.X25519MLKEM768
+				}
+				w := newWorldOf(t, suite, 4, task)
+				w.members = w.members[:1]
+				config := w.config()
+				seen := newWatch()
+				config.Watch = seen.tell
+				c.act(w, &config)
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				fleet, err := client.NewFleet(config, w.members)
+				if err != nil {
+					t.Fatal(err)
+				}
+				running, stop := context.WithCancel(ctx)
+				done := make(chan error, 1)
+				go func() { done <- fleet.Run(running) }()
+				n := seen.next(ctx, t, client.Declined)
+				refused := (*pure.Refused)(nil)
+				if !errors.As(n.Err, &refused) || refused.Cause != c.cause {
+					t.Errorf("declined for %v, want cause %q", n.Err, c.cause)
+				} else if refused.Task == ([32]byte{}) || !strings.Contains(refused.Error(), string(c.cause)) {
+					t.Errorf("the error says %q", refused)
+				}
+				ends := n.Round == 0 && c.cause != pure.CauseSignature && c.cause != pure.CauseMessage
+				if ends { // the task is refused, and Run returns of itself
+					err = <-done
+					stop()
+				} else {
+					synctest.Wait()
+					stop()
+					err = <-done
+				}
+				runtime.ReadMemStats(&after)
+				if strings.Contains(name, "model") && after.TotalAlloc-before.TotalAlloc > 1<<30 {
+					t.Errorf("%d bytes allocated", after.TotalAlloc-before.TotalAlloc)
+				}
+				if ends && !errors.As(err, &refused) {
+					t.Errorf("a task was refused, and Run returned %v", err)
+				}
+				if asks, reports := w.asked("POST ask"), w.asked("POST report"); asks+reports != 0 {
+					t.Errorf("it spoke: %d asks, %d reports", asks, reports)
+				}
+				if s := fleet.Snapshot(); s.Declined[c.cause] < 1 || s.Reports[client.Sent] != 0 {
+					t.Errorf("snapshot %+v", s)
+				}
+				if err := fleet.Close(); err != nil {
+					t.Error(err)
+				}
+			})
 		})
 	}
 }
@@ -307,89 +310,91 @@ func TestRoundsAreDecidedOnce(t *testing.T) {
 	for _, participation := range []dp.Participation{dp.All, dp.Sampled, dp.CheckIn} {
 		t.Run(string(participation), func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-			defer cancel()
-			task := shuffleTask()
-			task.Participation = participation
-			w := newWorld(t, 4, task)
-			config := w.config()
-			seen := newWatch()
-			config.Watch = seen.tell
-			announce := func(round int64, model []float32) {
-				a := w.announcement(round, model)
-				if participation == dp.CheckIn {
-					a.Gamma = 1
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+				defer cancel()
+				task := shuffleTask()
+				task.Participation = participation
+				w := newWorld(t, 4, task)
+				config := w.config()
+				seen := newWatch()
+				config.Watch = seen.tell
+				announce := func(round int64, model []float32) {
+					a := w.announcement(round, model)
+					if participation == dp.CheckIn {
+						a.Gamma = 1
+					}
+					w.publish(a, model, map[int]bool{0: true, 1: true, 2: true, 3: true})
 				}
-				w.publish(a, model, map[int]bool{0: true, 1: true, 2: true, 3: true})
-			}
-			// A server that does not heed the last round it is asked after.
-			w.before = func(rw http.ResponseWriter, r *http.Request) bool {
-				if strings.HasSuffix(r.URL.Path, "/announcement") {
-					w.mu.Lock()
-					defer w.mu.Unlock()
-					if w.ended {
-						rw.WriteHeader(http.StatusGone)
+				// A server that does not heed the last round it is asked after.
+				w.before = func(rw http.ResponseWriter, r *http.Request) bool {
+					if strings.HasSuffix(r.URL.Path, "/announcement") {
+						w.mu.Lock()
+						defer w.mu.Unlock()
+						if w.ended {
+							rw.WriteHeader(http.StatusGone)
+							return true
+						}
+						rw.Write(w.ann)
 						return true
 					}
-					rw.Write(w.ann)
-					return true
+					return false
 				}
-				return false
-			}
-			announce(2, theta)
-			run := func() (stop func()) {
-				fleet, err := client.NewFleet(config, w.members)
-				if err != nil {
-					t.Fatal(err)
-				}
-				running, cancel := context.WithCancel(ctx)
-				done := make(chan error, 1)
-				go func() { done <- fleet.Run(running) }()
-				return func() {
-					cancel()
-					if err := errors.Join(<-done, fleet.Close()); err != nil {
+				announce(2, theta)
+				run := func() (stop func()) {
+					fleet, err := client.NewFleet(config, w.members)
+					if err != nil {
 						t.Fatal(err)
 					}
-				}
-			}
-			cause := func() pure.Cause {
-				refused := (*pure.Refused)(nil)
-				errors.As(seen.next(ctx, t, client.Declined).Err, &refused)
-				return refused.Cause
-			}
-			expect := func(want pure.Cause) {
-				t.Helper()
-				for got := cause(); got != want; got = cause() {
-					if got != pure.CauseRound && got != pure.CauseEquivocate {
-						t.Fatalf("declined for %q, want %q", got, want)
+					running, cancel := context.WithCancel(ctx)
+					done := make(chan error, 1)
+					go func() { done <- fleet.Run(running) }()
+					return func() {
+						cancel()
+						if err := errors.Join(<-done, fleet.Close()); err != nil {
+							t.Fatal(err)
+						}
 					}
 				}
-			}
-			stop := run()
-			w.wait(ctx, 4)
-			for range w.members {
-				seen.next(ctx, t, client.Sent)
-			}
-			expect(pure.CauseRound) // the same again
-			other := []float32{1, 1, 1, 1, 1}
-			announce(2, other) // another of the same round
-			expect(pure.CauseEquivocate)
-			announce(1, theta) // an earlier one
-			expect(pure.CauseRound)
-			stop()
-			// The same from a process that has nothing but the ledger.
-			announce(2, other)
-			stop = run()
-			expect(pure.CauseEquivocate)
-			announce(1, theta)
-			expect(pure.CauseRound)
-			if len(w.reports) != 0 {
-				t.Errorf("%d reports of rounds that were decided", len(w.reports))
-			}
-			announce(3, other)
-			w.wait(ctx, 4)
-			w.end()
-			stop()
+				cause := func() pure.Cause {
+					refused := (*pure.Refused)(nil)
+					errors.As(seen.next(ctx, t, client.Declined).Err, &refused)
+					return refused.Cause
+				}
+				expect := func(want pure.Cause) {
+					t.Helper()
+					for got := cause(); got != want; got = cause() {
+						if got != pure.CauseRound && got != pure.CauseEquivocate {
+							t.Fatalf("declined for %q, want %q", got, want)
+						}
+					}
+				}
+				stop := run()
+				w.wait(ctx, 4)
+				for range w.members {
+					seen.next(ctx, t, client.Sent)
+				}
+				expect(pure.CauseRound) // the same again
+				other := []float32{1, 1, 1, 1, 1}
+				announce(2, other) // another of the same round
+				expect(pure.CauseEquivocate)
+				announce(1, theta) // an earlier one
+				expect(pure.CauseRound)
+				stop()
+				// The same from a process that has nothing but the ledger.
+				announce(2, other)
+				stop = run()
+				expect(pure.CauseEquivocate)
+				announce(1, theta)
+				expect(pure.CauseRound)
+				if len(w.reports) != 0 {
+					t.Errorf("%d reports of rounds that were decided", len(w.reports))
+				}
+				announce(3, other)
+				w.wait(ctx, 4)
+				w.end()
+				stop()
+			})
 		})
 	}
 }
@@ -397,92 +402,98 @@ func TestRoundsAreDecidedOnce(t *testing.T) {
 // What is spent is spent in every process, and a client that has spent all of it
 // goes on fetching: its silence tells nothing but that.
 func TestBudgetHoldsOverRestarts(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	theta := make([]float32, dim)
-	w := newWorld(t, 3, shuffleTask())
-	config := w.config()
-	config.Policy.MaxLocalEps = 3 * w.mechanism.Event().Eps0 * (1 + 1e-9)
-	seen := newWatch()
-	config.Watch = seen.tell
-	for round := int64(1); round <= 4; round++ {
-		fleet, err := client.NewFleet(config, w.members)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.publish(w.announcement(round, theta), theta, nil)
-		running, stop := context.WithCancel(ctx)
-		done := make(chan error, 1)
-		models := w.asked("GET model")
-		go func() { done <- fleet.Run(running) }()
-		want := client.Sent
-		if round == 4 {
-			want = client.Declined
-		}
-		for range w.members {
-			if n := seen.next(ctx, t, want); round == 4 {
-				refused := (*pure.Refused)(nil)
-				if !errors.As(n.Err, &refused) || refused.Cause != pure.CauseBudget || refused.Round != 4 {
-					t.Errorf("declined for %v", n.Err)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+		defer cancel()
+		theta := make([]float32, dim)
+		w := newWorld(t, 3, shuffleTask())
+		config := w.config()
+		config.Policy.MaxLocalEps = 3 * w.mechanism.Event().Eps0 * (1 + 1e-9)
+		seen := newWatch()
+		config.Watch = seen.tell
+		for round := int64(1); round <= 4; round++ {
+			fleet, err := client.NewFleet(config, w.members)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.publish(w.announcement(round, theta), theta, nil)
+			running, stop := context.WithCancel(ctx)
+			done := make(chan error, 1)
+			models := w.asked("GET model")
+			go func() { done <- fleet.Run(running) }()
+			want := client.Sent
+			if round == 4 {
+				want = client.Declined
+			}
+			for range w.members {
+				if n := seen.next(ctx, t, want); round == 4 {
+					refused := (*pure.Refused)(nil)
+					if !errors.As(n.Err, &refused) || refused.Cause != pure.CauseBudget || refused.Round != 4 {
+						t.Errorf("declined for %v", n.Err)
+					}
 				}
 			}
+			stop()
+			if err := errors.Join(<-done, fleet.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if w.asked("GET model") == models {
+				t.Error("the model was not fetched")
+			}
 		}
-		stop()
-		if err := errors.Join(<-done, fleet.Close()); err != nil {
-			t.Fatal(err)
+		if got := w.asked("POST report"); got != 9 {
+			t.Errorf("%d reports, want 3 of each of 3 clients", got)
 		}
-		if w.asked("GET model") == models {
-			t.Error("the model was not fetched")
-		}
-	}
-	if got := w.asked("POST report"); got != 9 {
-		t.Errorf("%d reports, want 3 of each of 3 clients", got)
-	}
+	})
 }
 
 // A mechanism that a client may use at the limit of its policy is used.
 func TestPolicyAllowsItsLimits(t *testing.T) {
-	task := shuffleTask()
-	m, err := mechanism.New(task.Mechanism)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := policy()
-	p.MaxEps0, p.MinReports, p.Trusts, p.Randomizers, p.MaxModelBytes = m.Event().Eps0, 3, []dp.Trust{dp.Shuffle}, []string{"rinf"}, 4*dim
-	p.Colluders = 1
-	terms, err := p.Agree(t.Context(), task)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := dp.Round{Report: m.Event(), Trust: dp.Shuffle, Participation: dp.All, Population: 2, Reports: 2}
-	if terms.Charge != want {
-		t.Errorf("charged as %+v, want %+v", terms.Charge, want)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		task := shuffleTask()
+		m, err := mechanism.New(task.Mechanism)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := policy()
+		p.MaxEps0, p.MinReports, p.Trusts, p.Randomizers, p.MaxModelBytes = m.Event().Eps0, 3, []dp.Trust{dp.Shuffle}, []string{"rinf"}, 4*dim
+		p.Colluders = 1
+		terms, err := p.Agree(t.Context(), task)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := dp.Round{Report: m.Event(), Trust: dp.Shuffle, Participation: dp.All, Population: 2, Reports: 2}
+		if terms.Charge != want {
+			t.Errorf("charged as %+v, want %+v", terms.Charge, want)
+		}
+	})
 }
 
 func TestPolicyIsComplete(t *testing.T) {
-	for want, change := range map[string]func(*pure.Policy){
-		"largest eps0 of a report": func(p *pure.Policy) { p.MaxEps0 = 0 },
-		"eps0 = 51":                func(p *pure.Policy) { p.MaxEps0 = 51 },
-		"largest epsilon = 0":      func(p *pure.Policy) { p.MaxEps = 0 },
-		"of a task = -1":           func(p *pure.Policy) { p.MaxTaskEps = -1 },
-		"delta = 0":                func(p *pure.Policy) { p.Delta = 0 },
-		"-1 tasks":                 func(p *pure.Policy) { p.MaxTasks = -1 },
-		"largest local":            func(p *pure.Policy) { p.MaxLocalEps = -1 },
-		"smallest crowd":           func(p *pure.Policy) { p.MinReports = 0 },
-		"2 colluders":              func(p *pure.Policy) { p.Colluders = 2 },
-		"not be negative":          func(p *pure.Policy) { p.Skew = -1 },
-		"unknown trust":            func(p *pure.Policy) { p.Trusts = []dp.Trust{"none"} },
-	} {
-		p := policy()
-		change(&p)
-		if _, err := p.Check(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("want %q, got %v", want, err)
+	synctest.Test(t, func(t *testing.T) {
+		for want, change := range map[string]func(*pure.Policy){
+			"largest eps0 of a report": func(p *pure.Policy) { p.MaxEps0 = 0 },
+			"eps0 = 51":                func(p *pure.Policy) { p.MaxEps0 = 51 },
+			"largest epsilon = 0":      func(p *pure.Policy) { p.MaxEps = 0 },
+			"of a task = -1":           func(p *pure.Policy) { p.MaxTaskEps = -1 },
+			"delta = 0":                func(p *pure.Policy) { p.Delta = 0 },
+			"-1 tasks":                 func(p *pure.Policy) { p.MaxTasks = -1 },
+			"largest local":            func(p *pure.Policy) { p.MaxLocalEps = -1 },
+			"smallest crowd":           func(p *pure.Policy) { p.MinReports = 0 },
+			"2 colluders":              func(p *pure.Policy) { p.Colluders = 2 },
+			"not be negative":          func(p *pure.Policy) { p.Skew = -1 },
+			"unknown trust":            func(p *pure.Policy) { p.Trusts = []dp.Trust{"none"} },
+		} {
+			p := policy()
+			change(&p)
+			if _, err := p.Check(); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("want %q, got %v", want, err)
+			}
 		}
-	}
-	p := policy()
-	p.MaxEps0, p.Trusts = 0, []dp.Trust{dp.Distributed}
-	if _, err := p.Check(); err != nil {
-		t.Errorf("sums have no eps0: %v", err)
-	}
+		p := policy()
+		p.MaxEps0, p.Trusts = 0, []dp.Trust{dp.Distributed}
+		if _, err := p.Check(); err != nil {
+			t.Errorf("sums have no eps0: %v", err)
+		}
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/riffle-dp/riffle/internal/longtest"
@@ -79,7 +80,9 @@ func observe(t *testing.T, answer time.Duration, source func(i int64) client.Sou
 	var mu sync.Mutex
 	now := map[string]int{}
 	var published time.Time
-	_, asks := w.members[0].Source.(asked)
+	_, asks := w.members[0].Source.(interface {
+		Ask(context.Context, wire.Task, int64, []float32) ([]float32, error)
+	})
 	w.before = func(rw http.ResponseWriter, r *http.Request) bool {
 		path := r.URL.Path
 		if i := strings.Index(path, "/v1/tasks/"); i >= 0 {
@@ -130,12 +133,9 @@ func observe(t *testing.T, answer time.Duration, source func(i int64) client.Sou
 		mu.Unlock()
 		w.publish(w.announcement(round+1, theta), theta, nil)
 		reports := w.wait(ctx, 2)
-		for w.asked("GET announcement") < int(round)+2 { // the clients wait for the next one
-			time.Sleep(time.Millisecond)
-		}
-		for w.asked("GET closed") < int(round) { // and have compared the last
-			time.Sleep(time.Millisecond)
-		}
+		w.until(ctx, func() bool { // the clients wait for the next one, and have compared the last
+			return w.requests["GET announcement"] >= int(round)+2 && w.requests["GET closed"] >= int(round)
+		})
 		parts := make([][]byte, 2)
 		w.mu.Lock()
 		for id, r := range reports {
@@ -159,23 +159,112 @@ func observe(t *testing.T, answer time.Duration, source func(i int64) client.Sou
 	return out
 }
 
-// TestProgramsDoNotShow holds that whatever a program does, the same requests of the same sizes
-// leave the process, at times that do not depend on it, and that a report whose gradient the
-// program did not give is one of a gradient of 0.
-func TestProgramsDoNotShow(t *testing.T) {
-	const answer = 400 * time.Millisecond
-	own := func(i int64) client.Source {
-		return client.Func(dim, func(theta, grad []float32) {
-			for j := range grad {
-				grad[j] = externaltest.Gradient(theta, i, j)
-			}
-		})
+// own is a source with the gradients of a good program, zero one of zeros.
+func own(i int64) client.Source {
+	return client.Func(dim, func(theta, grad []float32) {
+		for j := range grad {
+			grad[j] = externaltest.Gradient(theta, i, j)
+		}
+	})
+}
+
+func zero(int64) client.Source { return client.Func(dim, func(_, grad []float32) { clear(grad) }) }
+
+// check holds that a run shows no more than another one, and that each of its reports is of the
+// client's own gradient, or of 0 if it came to nothing.
+func (got traffic) check(t *testing.T, healthy, own, zero traffic, answer time.Duration, failed func(client, round int64) bool) {
+	t.Helper()
+	if a, b := fmt.Sprint(got.requests), fmt.Sprint(healthy.requests); a != b {
+		t.Errorf("what leaves the process:\n%s\nwant\n%s", a, b)
 	}
-	zero := func(int64) client.Source { return client.Func(dim, func(_, grad []float32) { clear(grad) }) }
-	wantOwn, wantZero := observe(t, answer, own), observe(t, answer, zero)
+	for _, at := range got.spoke {
+		if at < answer {
+			t.Errorf("a report leaves after %v, an answer has %v", at, answer)
+		}
+	}
+	for round := range int64(askedRounds) {
+		for i := range int64(2) {
+			want := own
+			if failed(i, round+1) {
+				want = zero
+			}
+			if !bytes.Equal(got.parts[round][i], want.parts[round][i]) {
+				t.Errorf("client %d, round %d: its report is of another gradient", i, round+1)
+			}
+		}
+	}
+}
+
+// answering is a source that answers for client id in some way.
+type answering struct {
+	id  int64
+	how func(ctx context.Context, row []float32) ([]float32, error)
+}
+
+func (answering) Open(wire.Task) (client.Gradient, error) { return nil, nil }
+
+func (a answering) Ask(ctx context.Context, _ wire.Task, _ int64, theta []float32) ([]float32, error) {
+	row := make([]float32, dim)
+	for j := range row {
+		row[j] = externaltest.Gradient(theta, a.id, j)
+	}
+	return a.how(ctx, row)
+}
+
+// However a source answers, the same requests of the same sizes leave the process, at times that do not
+// depend on it, and a report without an answer is one of a gradient of 0.
+func TestAnswersDoNotShow(t *testing.T) {
+	const answer = 17 * time.Second // after which no poll ends
+	after := func(d time.Duration) func(context.Context, []float32) ([]float32, error) {
+		return func(_ context.Context, row []float32) ([]float32, error) {
+			time.Sleep(d)
+			return row, nil
+		}
+	}
+	see := func(t *testing.T, how func(context.Context, []float32) ([]float32, error)) (got traffic) {
+		synctest.Test(t, func(t *testing.T) {
+			got = observe(t, answer, func(i int64) client.Source { return answering{i, how} })
+			time.Sleep(2 * time.Hour) // the last answer
+		})
+		return got
+	}
+	var wantOwn, wantZero traffic
+	synctest.Test(t, func(t *testing.T) { wantOwn = observe(t, answer, own) })
+	synctest.Test(t, func(t *testing.T) { wantZero = observe(t, answer, zero) })
 	if fmt.Sprint(wantOwn.parts) == fmt.Sprint(wantZero.parts) {
 		t.Fatal("the reports do not depend on the gradients: this test sees nothing")
 	}
+	healthy := see(t, after(0))
+	for name, c := range map[string]struct {
+		how   func(context.Context, []float32) ([]float32, error)
+		fails bool
+	}{
+		"slowly":         {after(answer * 9 / 10), false},
+		"too late":       {after(answer * 11 / 10), true},
+		"rounds later":   {after(time.Hour), true},
+		"never":          {func(ctx context.Context, _ []float32) ([]float32, error) { <-ctx.Done(); return nil, ctx.Err() }, true},
+		"with an error":  {func(context.Context, []float32) ([]float32, error) { return nil, errors.New("no") }, true},
+		"with a row too": {func(_ context.Context, row []float32) ([]float32, error) { return row, errors.New("no") }, true},
+		"too few values": {func(_ context.Context, row []float32) ([]float32, error) { return row[1:], nil }, true},
+		"nothing":        {func(context.Context, []float32) ([]float32, error) { return nil, nil }, true},
+		"NaN": {func(_ context.Context, row []float32) ([]float32, error) {
+			for j := range row {
+				row[j] = float32(math.NaN())
+			}
+			return row, nil
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			see(t, c.how).check(t, healthy, wantOwn, wantZero, answer, func(int64, int64) bool { return c.fails })
+		})
+	}
+}
+
+// TestProgramsDoNotShow holds the same of programs, whatever they do.
+func TestProgramsDoNotShow(t *testing.T) {
+	longtest.Only(t, "programs, and the time that they take")
+	const answer = 400 * time.Millisecond
+	wantOwn, wantZero := observe(t, answer, own), observe(t, answer, zero)
 	run := func(t *testing.T, mode string, change func(*external.Config)) (traffic, *asks, []error) {
 		var mu sync.Mutex
 		var told []error
@@ -214,41 +303,26 @@ func TestProgramsDoNotShow(t *testing.T) {
 		"nothing": true, "dies": true, "killed": true, "dies-inside": true, "hangs": true, "prints-later": true,
 		"late": true, "floods": true, "forks": true,
 	} {
-		if sample := []string{"slow", "nan", "dies-open", "deaf", "prints", "wrong-dim", "dies", "hangs", "late", "floods", "forks"}; !longtest.On && !slices.Contains(sample, mode) {
-			continue
-		}
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			got, questions, told := run(t, mode, nil)
-			if a, b := fmt.Sprintf("%v", got.requests), fmt.Sprintf("%v", healthy.requests); a != b {
-				t.Errorf("what leaves the process:\n%s\nwant\n%s", a, b)
-			}
-			for _, at := range got.spoke {
-				if at < answer {
-					t.Errorf("a report leaves after %v, an answer has %v", at, answer)
-				}
-			}
 			failed := len(told)
-			for round := range int64(askedRounds) {
-				for i := range int64(2) {
-					at := [2]int64{i, round + 1}
-					err, want := questions.errs[at], wantOwn
-					if err != nil {
-						failed++
-						want = wantZero
-					} else if mode == "nan" && i == 0 || mode == "fast=5" || mode == "delta" {
-						continue // other gradients
-					} else if questions.close[at] && bytes.Equal(got.parts[round][i], wantZero.parts[round][i]) {
-						continue // the answer was too late
-					}
-					if !bytes.Equal(got.parts[round][i], want.parts[round][i]) {
-						t.Errorf("client %d, round %d, error %v: its report is of another gradient", i, round+1, err)
-					}
+			for _, err := range questions.errs {
+				if err != nil {
+					failed++
 				}
 			}
 			if fails && failed == 0 {
 				t.Error("nobody was told that the program fails")
 			}
+			for at, err := range questions.errs {
+				i, round := at[0], at[1]-1
+				if err == nil && (mode == "nan" && i == 0 || mode == "fast=5" || mode == "delta" || // other gradients
+					questions.close[at] && bytes.Equal(got.parts[round][i], wantZero.parts[round][i])) { // too late
+					got.parts[round][i] = wantOwn.parts[round][i]
+				}
+			}
+			got.check(t, healthy, wantOwn, wantZero, answer, func(i, round int64) bool { return questions.errs[[2]int64{i, round}] != nil })
 		})
 	}
 }
@@ -266,54 +340,55 @@ func TestAnswerTime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithCancel(t.Context())
-			w := newWorld(t, 4, shuffleTask())
-			w.members = w.members[:1]
-			w.members[0].Source = instant{}
-			config := w.config()
-			config.Answer, config.Spread = c.answer, c.spread
-			f, err := client.NewFleet(config, w.members)
-			if err != nil {
-				t.Fatal(err)
-			}
-			planned := make(chan [4]time.Time, 1)
-			f.Planned(func(begun, by, from, at time.Time) { planned <- [4]time.Time{begun, by, from, at} })
-			done := make(chan error, 1)
-			go func() { done <- f.Run(ctx) }()
-			theta := make([]float32, dim)
-			before := time.Now()
-			ann := w.announcement(1, theta)
-			ann.Deadline = before.Add(20 * time.Second).UnixMilli()
-			w.publish(ann, theta, nil)
-			got := <-planned
-			cancel()
-			if err := errors.Join(<-done, f.Close()); err != nil {
-				t.Error(err)
-			}
-			spread := min(max(0, c.spread), 5*time.Second)
-			if end := before.Add(20 * time.Second); got[3].After(end) {
-				t.Errorf("the report leaves %v after the deadline", got[3].Sub(end))
-			}
-			// The deadline is 20 s after before, and what is planned begins some time later.
-			if took := got[1].Sub(got[0]); math.Abs(float64(took-c.want)) > float64(6*time.Second) || took > c.want || name == "given" && took != c.want {
-				t.Errorf("the answer has %v, want %v", took, c.want)
-			}
-			if begun := got[0].Sub(before); begun < spread/2 {
-				t.Errorf("the time begins %v after the round, sessions are asked for in %v", begun, spread/2)
-			}
-			// The room to make a report is at most an eighth of the time.
-			if made := got[2].Sub(got[1]); (made > 0) != (spread > 0) || made > 20*time.Second/8 {
-				t.Errorf("%v to make reports", made)
-			}
-			if late := got[3].Sub(got[2]); late < 0 || late > spread {
-				t.Errorf("the report leaves %v later, want within %v", late, spread)
-			}
-			if most := before.Add(20*time.Second - 1500*time.Millisecond); got[3].After(most) {
-				t.Errorf("the report leaves %v after the latest", got[3].Sub(most))
-			}
-			if n := w.asked("POST report"); n != 0 {
-				t.Errorf("%d reports were sent at once", n)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				w := newWorld(t, 4, shuffleTask())
+				w.members = w.members[:1]
+				w.members[0].Source = instant{}
+				config := w.config()
+				config.Answer, config.Spread = c.answer, c.spread
+				f, err := client.NewFleet(config, w.members)
+				if err != nil {
+					t.Fatal(err)
+				}
+				planned := make(chan [4]time.Time, 1)
+				f.Planned(func(begun, by, from, at time.Time) { planned <- [4]time.Time{begun, by, from, at} })
+				done := make(chan error, 1)
+				go func() { done <- f.Run(ctx) }()
+				theta := make([]float32, dim)
+				before := time.Now()
+				ann := w.announcement(1, theta)
+				ann.Deadline = before.Add(20 * time.Second).UnixMilli()
+				w.publish(ann, theta, nil)
+				got := <-planned
+				cancel()
+				if err := errors.Join(<-done, f.Close()); err != nil {
+					t.Error(err)
+				}
+				spread := min(max(0, c.spread), 5*time.Second)
+				if end := before.Add(20 * time.Second); got[3].After(end) {
+					t.Errorf("the report leaves %v after the deadline", got[3].Sub(end))
+				}
+				// The deadline is 20 s after before, and what is planned begins some time later.
+				if took := got[1].Sub(got[0]); math.Abs(float64(took-c.want)) > float64(6*time.Second) || took > c.want || name == "given" && took != c.want {
+					t.Errorf("the answer has %v, want %v", took, c.want)
+				}
+				if begun := got[0].Sub(before); begun < spread/2 {
+					t.Errorf("the time begins %v after the round, sessions are asked for in %v", begun, spread/2)
+				}
+				if made := got[2].Sub(got[1]); made != 0 { // no time passes in a bubble that computes
+					t.Errorf("%v to make reports", made)
+				}
+				if late := got[3].Sub(got[2]); late < 0 || late > spread {
+					t.Errorf("the report leaves %v later, want within %v", late, spread)
+				}
+				if most := before.Add(20*time.Second - 1500*time.Millisecond); got[3].After(most) {
+					t.Errorf("the report leaves %v after the latest", got[3].Sub(most))
+				}
+				if n := w.asked("POST report"); n != 0 {
+					t.Errorf("%d reports were sent at once", n)
+				}
+			})
 		})
 	}
 }
@@ -330,44 +405,44 @@ func (instant) Ask(_ context.Context, _ wire.Task, _ int64, theta []float32) ([]
 // A process that ends after it has charged a report leaves that report to the next one, which
 // asks the source for no other.
 func TestCrashAfterAnAnswer(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	w := newWorld(t, 4, shuffleTask())
-	w.members = w.members[:1]
-	asks := 0
-	w.members[0].Source = counted{&asks}
-	theta := make([]float32, dim)
-	w.publish(w.announcement(1, theta), theta, nil)
-	p := &posts{answer: func(int) int { return 503 }}
-	w.set(p.before)
-	config := w.config()
-	config.Answer = 50 * time.Millisecond
-	for process := range 3 {
-		fleet, err := client.NewFleet(config, w.members)
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+		defer cancel()
+		w := newWorld(t, 4, shuffleTask())
+		w.members = w.members[:1]
+		asks := 0
+		w.members[0].Source = counted{&asks}
+		theta := make([]float32, dim)
+		w.publish(w.announcement(1, theta), theta, nil)
+		p := &posts{answer: func(int) int { return 503 }}
+		w.set(p.before)
+		config := w.config()
+		config.Answer = 50 * time.Millisecond
+		for process := range 3 {
+			fleet, err := client.NewFleet(config, w.members)
+			if err != nil {
+				t.Fatal(err)
+			}
+			running, stop := context.WithCancel(ctx)
+			done := make(chan error, 1)
+			go func() { done <- fleet.Run(running) }()
+			await(t, func() bool { return len(p.all()) > process }) // sent, and not taken
+			time.Sleep(time.Second)                                 // time for another question
+			stop()
+			if err := errors.Join(<-done, fleet.Close()); err != nil {
+				t.Fatal(err)
+			}
 		}
-		running, stop := context.WithCancel(ctx)
-		done := make(chan error, 1)
-		go func() { done <- fleet.Run(running) }()
-		for len(p.all()) <= process && ctx.Err() == nil { // sent, and not taken
-			time.Sleep(time.Millisecond)
+		bodies := p.all()
+		for _, b := range bodies {
+			if !bytes.Equal(b, bodies[0]) {
+				t.Error("two reports of one round")
+			}
 		}
-		time.Sleep(100 * time.Millisecond) // time for another question
-		stop()
-		if err := errors.Join(<-done, fleet.Close()); err != nil {
-			t.Fatal(err)
+		if asks != 1 || len(bodies) < 3 {
+			t.Errorf("the source was asked %d times, %d posts", asks, len(bodies))
 		}
-	}
-	bodies := p.all()
-	for _, b := range bodies {
-		if !bytes.Equal(b, bodies[0]) {
-			t.Error("two reports of one round")
-		}
-	}
-	if asks != 1 || len(bodies) < 3 {
-		t.Errorf("the source was asked %d times, %d posts", asks, len(bodies))
-	}
+	})
 }
 
 // counted counts how often it is asked.
@@ -380,33 +455,30 @@ func (c counted) Ask(_ context.Context, _ wire.Task, _ int64, theta []float32) (
 	return make([]float32, len(theta)), nil
 }
 
-// A task of another dimension than the program's is declined before its first round, and before
+// A task of another dimension than the source's is declined before its first round, and before
 // anybody could see who declines: nothing but the task was asked for.
 func TestOtherDimensionsAreDeclined(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	w := newWorld(t, 4, shuffleTask())
-	w.members = w.members[:1]
-	k, err := external.Keep(ctx, external.Config{Program: externaltest.Program("fast=4"), Purpose: external.Client, Timeout: 20 * time.Second}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer k.Close()
-	w.members[0].Source = asked{k, 0, &asks{errs: map[[2]int64]error{}, close: map[[2]int64]bool{}}}
-	theta := make([]float32, dim)
-	w.publish(w.announcement(1, theta), theta, nil)
-	f, err := client.NewFleet(w.config(), w.members)
-	if err != nil {
-		t.Fatal(err)
-	}
-	refused := (*pure.Refused)(nil)
-	if err := f.Run(ctx); !errors.As(err, &refused) || refused.Cause != pure.CauseSource || !strings.Contains(err.Error(), "4 parameters") {
-		t.Errorf("error %v", err)
-	}
-	if err := f.Close(); err != nil {
-		t.Error(err)
-	}
-	if got := fmt.Sprint(w.requests); got != "map[GET task:1]" {
-		t.Errorf("requests %s", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+		defer cancel()
+		w := newWorld(t, 4, shuffleTask())
+		w.members = w.members[:1]
+		w.members[0].Source = client.Func(4, nil)
+		theta := make([]float32, dim)
+		w.publish(w.announcement(1, theta), theta, nil)
+		f, err := client.NewFleet(w.config(), w.members)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused := (*pure.Refused)(nil)
+		if err := f.Run(ctx); !errors.As(err, &refused) || refused.Cause != pure.CauseSource || !strings.Contains(err.Error(), "4 parameters") {
+			t.Errorf("error %v", err)
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+		if got := fmt.Sprint(w.requests); got != "map[GET task:1]" {
+			t.Errorf("requests %s", got)
+		}
+	})
 }

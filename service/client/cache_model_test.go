@@ -5,11 +5,11 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/riffle-dp/riffle/internal/longtest"
@@ -54,68 +54,74 @@ func TestModelFromACache(t *testing.T) {
 		}, "status 302"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var origin, cached atomic.Int64
-			f := fleetOf(t, httptest.NewTLSServer(serving(b, func(string) { origin.Add(1) })),
-				httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { cached.Add(1); c.cache(w, r) })))
-			f.cache.base, f.coordinators = f.coordinators[1], f.coordinators[:1]
-			u, err := url.Parse(f.cache.base)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var told []string
-			f.config.Watch = func(n Notice) { told = append(told, n.Err.Error()) }
-			d := newDownload(sha256.Sum256(b), int64(len(b)/4))
-			theta, err := f.fetchModel(t.Context(), d)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sameModel(t, theta, b)
-			if c.named == "" {
-				if origin.Load() != 0 || len(told) != 0 {
+			synctest.Test(t, func(t *testing.T) {
+				var origin, cached atomic.Int64
+				f := fleetOf(t, serving(b, func(string) { origin.Add(1) }),
+					func(w http.ResponseWriter, r *http.Request) { cached.Add(1); c.cache(w, r) })
+				f.cache.base, f.coordinators = f.coordinators[1], f.coordinators[:1]
+				u, err := url.Parse(f.cache.base)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var told []string
+				f.config.Watch = func(n Notice) { told = append(told, n.Err.Error()) }
+				d := newDownload(sha256.Sum256(b), int64(len(b)/4))
+				theta, err := f.fetchModel(t.Context(), d)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sameModel(t, theta, b)
+				if c.named == "" {
+					if origin.Load() != 0 || len(told) != 0 {
+						t.Errorf("%d requests to the coordinator, %q", origin.Load(), told)
+					}
+					return
+				}
+				if origin.Load() == 0 || len(told) != 1 || !strings.Contains(told[0], c.named) || !strings.Contains(told[0], "cache "+u.Host) {
 					t.Errorf("%d requests to the coordinator, %q", origin.Load(), told)
 				}
-				return
-			}
-			if origin.Load() == 0 || len(told) != 1 || !strings.Contains(told[0], c.named) || !strings.Contains(told[0], "cache "+u.Host) {
-				t.Errorf("%d requests to the coordinator, %q", origin.Load(), told)
-			}
-			// It is left alone for a while.
-			f.cache.again = time.Now().Add(time.Hour)
-			before := cached.Load()
-			if _, err := f.fetchModel(t.Context(), newDownload(d.digest, d.dim)); err != nil || cached.Load() != before {
-				t.Errorf("%v, %d requests to the cache", err, cached.Load()-before)
-			}
+				// It is left alone for a while.
+				f.cache.again = time.Now().Add(time.Hour)
+				before := cached.Load()
+				if _, err := f.fetchModel(t.Context(), newDownload(d.digest, d.dim)); err != nil || cached.Load() != before {
+					t.Errorf("%v, %d requests to the cache", err, cached.Load()-before)
+				}
+			})
 		})
 	}
 }
 
 // A coordinator that lies as well is refused, and not its cache.
 func TestModelOfNobody(t *testing.T) {
-	b := modelOf(10)
-	digest := sha256.Sum256(b)
-	b[3] ^= 1
-	f := fleetOf(t, httptest.NewTLSServer(serving(b, func(string) {})), httptest.NewTLSServer(serving(b, func(string) {})))
-	f.cache.base, f.coordinators = f.coordinators[1], f.coordinators[:1]
-	if _, err := f.fetchModel(t.Context(), newDownload(digest, 10)); err == nil || strings.Contains(err.Error(), "cache") || !strings.Contains(err.Error(), "its digest is not") {
-		t.Errorf("%v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		b := modelOf(10)
+		digest := sha256.Sum256(b)
+		b[3] ^= 1
+		f := fleetOf(t, serving(b, func(string) {}), serving(b, func(string) {}))
+		f.cache.base, f.coordinators = f.coordinators[1], f.coordinators[:1]
+		if _, err := f.fetchModel(t.Context(), newDownload(digest, 10)); err == nil || strings.Contains(err.Error(), "cache") || !strings.Contains(err.Error(), "its digest is not") {
+			t.Errorf("%v", err)
+		}
+	})
 }
 
 // A cache that fails again and again is asked ever more seldom, and as ever once it is well.
 func TestPausesOfACache(t *testing.T) {
-	f := &Fleet{cache: cache{base: "https://cdn.example"}}
-	for i, least := range []time.Duration{2, 4, 9, 19, 39, 79, 149, 149} {
+	synctest.Test(t, func(t *testing.T) {
+		f := &Fleet{cache: cache{base: "https://cdn.example"}}
+		for i, least := range []time.Duration{2, 4, 9, 19, 39, 79, 149, 149} {
+			f.doubt(t.Context(), "model", [32]byte{}, 0, errBeyond)
+			if left := time.Until(f.cache.again); left < least*time.Second || left > lastPause*3/2 {
+				t.Errorf("failure %d: %v", i, left)
+			}
+			if f.cache.usable() != "" {
+				t.Errorf("failure %d: it is asked at once", i)
+			}
+		}
+		f.cache.good()
 		f.doubt(t.Context(), "model", [32]byte{}, 0, errBeyond)
-		if left := time.Until(f.cache.again); left < least*time.Second || left > lastPause*3/2 {
-			t.Errorf("failure %d: %v", i, left)
+		if left := time.Until(f.cache.again); left > 2*firstPause {
+			t.Errorf("after it was well: %v", left)
 		}
-		if f.cache.usable() != "" {
-			t.Errorf("failure %d: it is asked at once", i)
-		}
-	}
-	f.cache.good()
-	f.doubt(t.Context(), "model", [32]byte{}, 0, errBeyond)
-	if left := time.Until(f.cache.again); left > 2*firstPause {
-		t.Errorf("after it was well: %v", left)
-	}
+	})
 }

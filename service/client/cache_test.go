@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/riffle-dp/riffle/service/client"
@@ -42,11 +43,9 @@ var (
 	digits = regexp.MustCompile(`[0-9a-f]{64}`)
 )
 
-func newCDN(t *testing.T, origin *httptest.Server, change func(w http.ResponseWriter, r *http.Request) bool) (*cdn, *httptest.Server) {
-	c := &cdn{origin: origin, change: change, kept: map[string]*copied{}, from: map[string]int{}}
-	s := httptest.NewTLSServer(c)
-	t.Cleanup(s.Close)
-	return c, s
+func newCDN(t *testing.T, w *world, change func(w http.ResponseWriter, r *http.Request) bool) (*cdn, *httptest.Server) {
+	c := &cdn{origin: w.servers[0], change: change, kept: map[string]*copied{}, from: map[string]int{}}
+	return c, w.network.ServeTLS(t, c)
 }
 
 func (c *cdn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -175,15 +174,17 @@ func runBehind(t *testing.T, w *world, cache string, roots *httptest.Server, rou
 // A cache takes the coordinator's load: however many ask, each model and each task leave it once, and
 // the clients' rounds are those without a cache.
 func TestClientsBehindACache(t *testing.T) {
-	w := newWorld(t, 6, shuffleTask())
-	c, s := newCDN(t, w.servers[0], nil)
-	told := runBehind(t, w, s.URL, s, 3, time.Hour)
-	if len(told) != 0 {
-		t.Errorf("told %q", told)
-	}
-	if c.from["/v1/models/*"] != 3 || c.from["/v1/tasks/*"] != 1 || w.asked("GET model") != 3 || w.asked("GET task") != 1 {
-		t.Errorf("the cache asked %v; %d models and %d tasks left the coordinator", c.from, w.asked("GET model"), w.asked("GET task"))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 6, shuffleTask())
+		c, s := newCDN(t, w, nil)
+		told := runBehind(t, w, s.URL, s, 3, time.Hour)
+		if len(told) != 0 {
+			t.Errorf("told %q", told)
+		}
+		if c.from["/v1/models/*"] != 3 || c.from["/v1/tasks/*"] != 1 || w.asked("GET model") != 3 || w.asked("GET task") != 1 {
+			t.Errorf("the cache asked %v; %d models and %d tasks left the coordinator", c.from, w.asked("GET model"), w.asked("GET task"))
+		}
+	})
 }
 
 // Whatever a cache does, no round is missed, none is entered twice, and a liar is named.
@@ -228,33 +229,37 @@ func TestClientsBehindABadCache(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, 6, shuffleTask())
-			var cache *cdn
-			cache, s := newCDN(t, w.servers[0], func(rw http.ResponseWriter, r *http.Request) bool { return c.change(cache, rw, r) })
-			told := runBehind(t, w, s.URL, s, 3, time.Second)
-			u, err := url.Parse(s.URL)
-			if err != nil {
-				t.Fatal(err)
-			}
-			found := false
-			for _, text := range told {
-				if !strings.Contains(text, "the cache "+u.Host) {
-					t.Errorf("told %q", text)
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 6, shuffleTask())
+				var cache *cdn
+				cache, s := newCDN(t, w, func(rw http.ResponseWriter, r *http.Request) bool { return c.change(cache, rw, r) })
+				told := runBehind(t, w, s.URL, s, 3, time.Second)
+				u, err := url.Parse(s.URL)
+				if err != nil {
+					t.Fatal(err)
 				}
-				found = found || strings.Contains(text, c.named)
-			}
-			if c.named != "" && !found {
-				t.Errorf("nobody is told of %q: %q", c.named, told)
-			}
+				found := false
+				for _, text := range told {
+					if !strings.Contains(text, "the cache "+u.Host) {
+						t.Errorf("told %q", text)
+					}
+					found = found || strings.Contains(text, c.named)
+				}
+				if c.named != "" && !found {
+					t.Errorf("nobody is told of %q: %q", c.named, told)
+				}
+			})
 		})
 	}
 	t.Run("nobody there", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t, 6, shuffleTask())
-		s := httptest.NewTLSServer(nil)
-		s.Close()
-		if told := runBehind(t, w, s.URL, nil, 2, time.Second); len(told) == 0 || !strings.Contains(told[0], "the cache ") {
-			t.Errorf("told %q", told)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 6, shuffleTask())
+			s := w.network.ServeTLS(t, nil)
+			s.Close()
+			if told := runBehind(t, w, s.URL, nil, 2, time.Second); len(told) == 0 || !strings.Contains(told[0], "the cache ") {
+				t.Errorf("told %q", told)
+			}
+		})
 	})
 }

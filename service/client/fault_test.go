@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/riffle-dp/riffle/protocol/wire"
@@ -117,80 +118,58 @@ func (m *memory) Path(name string) string { return "memory: " + name }
 // the bytes of one report only, it has charged them before, and the next process with what is stored
 // goes on: the report arrives, once.
 func TestPowerFailsAtEachChange(t *testing.T) {
-	task := shuffleTask()
-	task.Receipts = true
 	for _, how := range []string{"before", "after", "half"} {
-		for failAt := 1; ; failAt++ {
-			w := newWorld(t, 4, task)
-			w.members = w.members[:1]
-			theta := make([]float32, dim)
-			w.publish(w.announcement(1, theta), theta, nil)
-			p := &posts{answer: func(int) int { return 204 }}
-			w.set(p.before)
-			m := &memory{files: map[string][]byte{}}
-			if err := client.CreateLedgerIn(m); err != nil {
-				t.Fatal(err)
-			}
-			m.changes, m.failAt, m.how = 0, failAt, how
-			name := fmt.Sprintf("%s change %d", how, failAt)
-			process(t, name, w, m, p)
-			failed := m.changes >= failAt
-			posted := len(p.all())
-			if m.failAt = 0; failed {
-				process(t, name+", next process", w, m, p)
-			}
-			all := p.all()
-			for _, b := range all {
-				if !bytes.Equal(b, all[0]) {
-					t.Errorf("%s: the client sends two reports", name)
+		for failAt, fails := 1, true; fails; failAt++ {
+			synctest.Test(t, func(t *testing.T) {
+				task := shuffleTask()
+				task.Receipts = true
+				w := newWorld(t, 4, task)
+				w.members = w.members[:1]
+				theta := make([]float32, dim)
+				w.publish(w.announcement(1, theta), theta, nil)
+				p := &posts{answer: func(int) int { return 204 }}
+				w.set(p.before)
+				m := &memory{files: map[string][]byte{}}
+				if err := client.CreateLedgerIn(m); err != nil {
+					t.Fatal(err)
 				}
-			}
-			if len(all) == 0 {
-				t.Errorf("%s: no report arrives", name)
-			}
-			t.Logf("%s: %d posts, then %d", name, posted, len(all)-posted)
-			if !failed {
-				break
-			}
+				m.changes, m.failAt, m.how = 0, failAt, how
+				name := fmt.Sprintf("%s change %d", how, failAt)
+				process(t, name, w, m, p)
+				fails = m.changes >= failAt
+				posted := len(p.all())
+				if m.failAt = 0; fails {
+					process(t, name+", next process", w, m, p)
+				}
+				all := p.all()
+				for _, b := range all {
+					if !bytes.Equal(b, all[0]) {
+						t.Errorf("%s: the client sends two reports", name)
+					}
+				}
+				if len(all) == 0 {
+					t.Errorf("%s: no report arrives", name)
+				}
+				t.Logf("%s: %d posts, then %d", name, posted, len(all)-posted)
+			})
 		}
 	}
 }
 
-// process runs a client on a store until its report has arrived or it has ended, and a little longer.
+// process runs a client on a store for half of a round.
 func process(t *testing.T, name string, w *world, m *memory, p *posts) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	c := w.config()
 	c.Directory, c.Store = "", m
-	seen := make(chan struct{}, 100)
-	c.Watch = func(n client.Notice) {
-		if n.What == client.Sent || n.What == client.Lost {
-			seen <- struct{}{}
-		}
-	}
 	fleet, err := client.NewFleet(c, w.members)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
 	done := make(chan error, 1)
 	go func() { done <- fleet.Run(ctx) }()
-	// Where the report had arrived before, or the power is gone, there may be nothing to see. Else it takes
-	// as long as it takes.
-	quiet := func() bool { return len(p.all()) > 0 || m.gone() }
-	for waiting := true; waiting; {
-		still := quiet()
-		select {
-		case <-seen:
-			time.Sleep(20 * time.Millisecond)
-			waiting = false
-		case err := <-done:
-			done <- err
-			waiting = false
-		case <-time.After(3 * time.Second):
-			waiting = !still
-		}
-	}
+	time.Sleep(roundTime / 2)
 	cancel()
 	if err := <-done; err != nil && !strings.Contains(err.Error(), errPower.Error()) && !errors.Is(err, context.Canceled) {
 		t.Errorf("%s: %v", name, err)

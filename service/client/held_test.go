@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/client"
@@ -47,67 +47,59 @@ func (h *holding) counts() (held, most, seen int) {
 // However many tasks a coordinator has, a client holds data for so many at a time,
 // and lets go of them when a task ends.
 func TestDataOfEndedTasksAreFreed(t *testing.T) {
-	var tasks []wire.Task
-	for i := range 20 {
-		task := shuffleTask()
-		task.Name = fmt.Sprint(i)
-		tasks = append(tasks, task)
-	}
-	w := newWorld(t, 2, shuffleTask())
-	w.serveTasks(tasks)
-	lists := w.before
-	var mu sync.Mutex
-	over := map[string]bool{}
-	w.before = func(rw http.ResponseWriter, r *http.Request) bool {
-		id, ok := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, "/v1/tasks/"), "/announcement")
-		if !ok {
-			return lists(rw, r)
+	synctest.Test(t, func(t *testing.T) {
+		var tasks []wire.Task
+		for i := range 20 {
+			task := shuffleTask()
+			task.Name = fmt.Sprint(i)
+			tasks = append(tasks, task)
 		}
-		mu.Lock()
-		ended := over[id]
-		mu.Unlock()
-		if ended {
-			endpoint.Refuse(rw, wire.Closed, "the task has ended")
-		} else {
-			rw.WriteHeader(http.StatusNoContent)
-		}
-		return true
-	}
-	h := &holding{Source: w.members[0].Source, held: map[[32]byte]bool{}}
-	w.members[0].Source = h
-	c := w.config()
-	c.Tasks = nil
-	c.Policy.MaxTasks = 100
-	f, err := client.NewFleet(c, w.members)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- f.Run(ctx) }()
-	until := func(what string, ok func() bool) {
-		t.Helper()
-		for !ok() {
-			if ctx.Err() != nil {
-				held, most, seen := h.counts()
-				t.Fatalf("%s: %d held, %d at most, %d opened", what, held, most, seen)
+		w := newWorld(t, 2, shuffleTask())
+		w.serveTasks(tasks)
+		lists := w.before
+		var mu sync.Mutex
+		over := map[string]bool{}
+		w.before = func(rw http.ResponseWriter, r *http.Request) bool {
+			id, ok := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, "/v1/tasks/"), "/announcement")
+			if !ok {
+				return lists(rw, r)
 			}
-			time.Sleep(time.Millisecond)
+			mu.Lock()
+			ended := over[id]
+			mu.Unlock()
+			if ended {
+				endpoint.Refuse(rw, wire.Closed, "the task has ended")
+			} else {
+				rw.WriteHeader(http.StatusNoContent)
+			}
+			return true
 		}
-	}
-	until("as many as there may be", func() bool { held, _, _ := h.counts(); return held == client.MostAccepted && f.Held() == held })
-	mu.Lock()
-	for _, task := range tasks {
-		over[fmt.Sprintf("%x", wire.Digest(task))] = true
-	}
-	mu.Unlock()
-	until("all have ended", func() bool { held, _, seen := h.counts(); return seen == len(tasks) && held == 0 && f.Held() == 0 })
-	if _, most, _ := h.counts(); most > client.MostAccepted {
-		t.Errorf("data of %d tasks were held at a time", most)
-	}
-	cancel()
-	if err := errors.Join(<-done, f.Close()); err != nil {
-		t.Fatal(err)
-	}
+		h := &holding{Source: w.members[0].Source, held: map[[32]byte]bool{}}
+		w.members[0].Source = h
+		c := w.config()
+		c.Tasks = nil
+		c.Policy.MaxTasks = 100
+		f, err := client.NewFleet(c, w.members)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		done := make(chan error, 1)
+		go func() { done <- f.Run(ctx) }()
+		await(t, func() bool { held, _, _ := h.counts(); return held == client.MostAccepted && f.Held() == held })
+		mu.Lock()
+		for _, task := range tasks {
+			over[fmt.Sprintf("%x", wire.Digest(task))] = true
+		}
+		mu.Unlock()
+		await(t, func() bool { held, _, seen := h.counts(); return seen == len(tasks) && held == 0 && f.Held() == 0 })
+		if _, most, _ := h.counts(); most > client.MostAccepted {
+			t.Errorf("data of %d tasks were held at a time", most)
+		}
+		cancel()
+		if err := errors.Join(<-done, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+	})
 }

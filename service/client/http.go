@@ -15,7 +15,10 @@ import (
 	"time"
 )
 
-type certificates = x509.CertPool
+type (
+	certificates = x509.CertPool
+	dial         = func(ctx context.Context, network, address string) (net.Conn, error)
+)
 
 // hypertext is a Transport of net/http. Connections to the shuffler, which a client tells who it
 // is, resume earlier ones by tickets. Other servers' tickets would link a client's connections,
@@ -27,10 +30,13 @@ type hypertext struct {
 }
 
 func newTransport(c JoinConfig) (Transport, error) {
+	if c.Dial == nil {
+		c.Dial = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	}
 	to := func(tickets tls.ClientSessionCache) *http.Client {
 		t := &http.Transport{
 			TLSClientConfig:     &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS13, ClientSessionCache: tickets},
-			DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+			DialContext:         c.Dial,
 			TLSHandshakeTimeout: 10 * time.Second,
 			MaxIdleConnsPerHost: c.Connections,
 			IdleConnTimeout:     time.Minute,

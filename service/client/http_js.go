@@ -2,8 +2,11 @@ package client
 
 import "errors"
 
-// certificates are a browser's own.
-type certificates struct{}
+// Certificates and connections are a browser's own.
+type (
+	certificates struct{}
+	dial         struct{}
+)
 
 func newTransport(JoinConfig) (Transport, error) {
 	return nil, errors.New("client: a transport is required: in a browser fetch, which web/wasm has")

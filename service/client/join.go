@@ -102,6 +102,8 @@ type JoinConfig struct {
 	Registrar string
 	// Roots are the certificates that are trusted; nil: the system's. A browser has its own.
 	Roots *certificates
+	// Dial makes the connections; nil: TCP. A browser makes its own.
+	Dial dial
 	// Transport carries all requests; nil: HTTP of this process, which a browser does not have.
 	Transport Transport
 	// Credential is the credential of Join's client; a fleet's members have their own.

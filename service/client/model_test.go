@@ -10,31 +10,32 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/riffle-dp/riffle/internal/longtest"
+	"github.com/riffle-dp/riffle/internal/memnet"
 	"github.com/riffle-dp/riffle/protocol/client"
 )
 
-// fleetOf returns a fleet that only fetches, from these servers.
-func fleetOf(t *testing.T, servers ...*httptest.Server) *Fleet {
+// fleetOf returns a fleet that only fetches, from servers with these handlers.
+func fleetOf(t *testing.T, handlers ...http.HandlerFunc) *Fleet {
 	t.Helper()
-	roots := x509.NewCertPool()
+	roots, n := x509.NewCertPool(), memnet.New()
 	f := &Fleet{}
-	for _, s := range servers {
-		t.Cleanup(s.Close)
+	for _, h := range handlers {
+		s := n.ServeTLS(t, h)
 		roots.AddCert(s.Certificate())
 		f.coordinators = append(f.coordinators, s.URL)
 	}
 	var err error
-	if f.web, err = newWeb(JoinConfig{Roots: roots, Connections: 4}); err != nil {
+	if f.web, err = newWeb(JoinConfig{Roots: roots, Dial: n.DialContext, Connections: 4}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(f.web.Close)
@@ -71,27 +72,29 @@ func sameModel(t *testing.T, theta []float32, b []byte) {
 }
 
 func TestModelComesInPieces(t *testing.T) {
-	for name, dim := range map[string]int{"small": pieceBytes / 4, "large": pieceBytes/4 + 1, "five": 5*pieceBytes/4 - 3} {
-		b := modelOf(dim)
-		var mu sync.Mutex
-		var asked []string
-		f := fleetOf(t, httptest.NewTLSServer(serving(b, func(text string) { mu.Lock(); asked = append(asked, text); mu.Unlock() })))
-		theta, err := f.fetchModel(t.Context(), newDownload(sha256.Sum256(b), int64(dim)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		sameModel(t, theta, b)
-		want := []string{""} // a model that fits a piece is asked for as ever
-		if name != "small" {
-			want = nil
-			for at := 0; at < len(b); at += pieceBytes {
-				want = append(want, fmt.Sprintf("bytes=%d-%d", at, min(at+pieceBytes, len(b))-1))
+	synctest.Test(t, func(t *testing.T) {
+		for name, dim := range map[string]int{"small": pieceBytes / 4, "large": pieceBytes/4 + 1, "five": 5*pieceBytes/4 - 3} {
+			b := modelOf(dim)
+			var mu sync.Mutex
+			var asked []string
+			f := fleetOf(t, serving(b, func(text string) { mu.Lock(); asked = append(asked, text); mu.Unlock() }))
+			theta, err := f.fetchModel(t.Context(), newDownload(sha256.Sum256(b), int64(dim)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameModel(t, theta, b)
+			want := []string{""} // a model that fits a piece is asked for as ever
+			if name != "small" {
+				want = nil
+				for at := 0; at < len(b); at += pieceBytes {
+					want = append(want, fmt.Sprintf("bytes=%d-%d", at, min(at+pieceBytes, len(b))-1))
+				}
+			}
+			if !slices.Equal(asked, want) {
+				t.Errorf("%s: asked for %q, want %q", name, asked, want)
 			}
 		}
-		if !slices.Equal(asked, want) {
-			t.Errorf("%s: asked for %q, want %q", name, asked, want)
-		}
-	}
+	})
 }
 
 // breaking cuts answers off after so many bytes, all but every third.
@@ -112,60 +115,48 @@ func (w *breaking) Write(p []byte) (int, error) {
 
 // A connection that breaks costs no byte that has come, and memory grows with what comes.
 func TestModelIsResumed(t *testing.T) {
-	dim := longtest.Pick(3*pieceBytes/4+7, 10_000_000)
-	b := modelOf(dim)
-	digest := sha256.Sum256(b)
-	var tries atomic.Int64
-	var sent atomic.Int64
-	f := fleetOf(t, httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		n := tries.Add(1)
-		if n%3 != 0 {
-			w = &breaking{w, 1<<20 + 4097*int(n) + 1}
-		}
-		serving(b, func(string) {})(counting{w, &sent}, r)
-	})))
-	d := newDownload(digest, int64(dim))
-	var most uint64
-	stop, done := make(chan struct{}), make(chan struct{})
-	runtime.GC()
-	var before runtime.MemStats
-	runtime.ReadMemStats(&before)
-	go func() { // the largest heap
-		defer close(done)
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(5 * time.Millisecond):
-			}
+	synctest.Test(t, func(t *testing.T) {
+		dim := longtest.Pick(3*pieceBytes/4+7, 10_000_000)
+		b := modelOf(dim)
+		digest := sha256.Sum256(b)
+		var tries, sent atomic.Int64
+		var most uint64 // of the heap, when more is asked for
+		var before runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		f := fleetOf(t, func(w http.ResponseWriter, r *http.Request) {
 			var m runtime.MemStats
 			runtime.ReadMemStats(&m)
 			most = max(most, m.HeapAlloc-min(m.HeapAlloc, before.HeapAlloc))
-		}
-	}()
-	for breaks := 0; ; breaks++ {
-		had := d.received()
-		theta, err := f.fetchModel(t.Context(), d)
-		if err == nil {
-			sameModel(t, theta, b)
-			if breaks < 3 {
-				t.Errorf("it broke %d times only", breaks)
+			n := tries.Add(1)
+			if n%3 != 0 {
+				w = &breaking{w, 1<<20 + 4097*int(n) + 1}
 			}
-			break
+			serving(b, func(string) {})(counting{w, &sent}, r)
+		})
+		d := newDownload(digest, int64(dim))
+		for breaks := 0; ; breaks++ {
+			had := d.received()
+			theta, err := f.fetchModel(t.Context(), d)
+			if err == nil {
+				sameModel(t, theta, b)
+				if breaks < 3 {
+					t.Errorf("it broke %d times only", breaks)
+				}
+				break
+			}
+			if refused := (*client.Refused)(nil); errors.As(err, &refused) || d.received() <= had {
+				t.Fatalf("after %d of %d bytes: %v", d.received(), len(b), err)
+			}
 		}
-		if refused := (*client.Refused)(nil); errors.As(err, &refused) || d.received() <= had {
-			t.Fatalf("after %d of %d bytes: %v", d.received(), len(b), err)
+		if s := sent.Load(); s > int64(len(b))+tries.Load()*(1<<17) { // what was on its way when it broke
+			t.Errorf("%d bytes were sent of a model of %d", s, len(b))
 		}
-	}
-	close(stop)
-	<-done
-	if s := sent.Load(); s > int64(len(b))+tries.Load()*(1<<17) { // what was on its way when it broke
-		t.Errorf("%d bytes were sent of a model of %d", s, len(b))
-	}
-	t.Logf("%d parameters: %d requests, %.1f MB sent, heap up to %.1f MB", dim, tries.Load(), float64(sent.Load())/1e6, float64(most)/1e6)
-	if longtest.On && most > 2*uint64(len(b)) {
-		t.Errorf("the heap grew by %d bytes for a model of %d", most, len(b))
-	}
+		t.Logf("%d parameters: %d requests, %.1f MB sent, heap up to %.1f MB", dim, tries.Load(), float64(sent.Load())/1e6, float64(most)/1e6)
+		if longtest.On && most > 2*uint64(len(b)) {
+			t.Errorf("the heap grew by %d bytes for a model of %d", most, len(b))
+		}
+	})
 }
 
 type counting struct {
@@ -181,24 +172,26 @@ func (w counting) Write(p []byte) (int, error) {
 
 // A cache may ignore ranges.
 func TestModelWithoutRanges(t *testing.T) {
-	dim := pieceBytes/4 + 5
-	b := modelOf(dim)
-	tries := 0
-	f := fleetOf(t, httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if tries++; tries == 1 {
-			(&breaking{w, pieceBytes / 2}).Write(b)
+	synctest.Test(t, func(t *testing.T) {
+		dim := pieceBytes/4 + 5
+		b := modelOf(dim)
+		tries := 0
+		f := fleetOf(t, func(w http.ResponseWriter, r *http.Request) {
+			if tries++; tries == 1 {
+				(&breaking{w, pieceBytes / 2}).Write(b)
+			}
+			_, _ = w.Write(b)
+		})
+		d := newDownload(sha256.Sum256(b), int64(dim))
+		if _, err := f.fetchModel(t.Context(), d); err == nil {
+			t.Fatal("the first try did not break")
 		}
-		_, _ = w.Write(b)
-	})))
-	d := newDownload(sha256.Sum256(b), int64(dim))
-	if _, err := f.fetchModel(t.Context(), d); err == nil {
-		t.Fatal("the first try did not break")
-	}
-	theta, err := f.fetchModel(t.Context(), d)
-	if err != nil || tries != 2 {
-		t.Fatalf("%d tries: %v", tries, err)
-	}
-	sameModel(t, theta, b)
+		theta, err := f.fetchModel(t.Context(), d)
+		if err != nil || tries != 2 {
+			t.Fatalf("%d tries: %v", tries, err)
+		}
+		sameModel(t, theta, b)
+	})
 }
 
 // A server that lies about a model costs what it sends, and no more; another one is asked.
@@ -241,19 +234,20 @@ func TestModelOfALiar(t *testing.T) {
 		}, "status 302", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			liar := httptest.NewTLSServer(http.HandlerFunc(of.answer))
-			f := fleetOf(t, liar)
-			d := newDownload(sha256.Sum256(b), int64(dim))
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			_, err := f.fetchModel(ctx, d)
-			refused := (*client.Refused)(nil)
-			if err == nil || !strings.Contains(err.Error(), of.want) || errors.As(err, &refused) == of.retry || refused != nil && refused.Cause != client.CauseModel || strings.Contains(err.Error(), "\x1b") || len(err.Error()) > 400 {
-				t.Errorf("%v, want %s", err, of.want)
-			}
-			if cap(d.theta) > dim {
-				t.Errorf("memory for %d values", cap(d.theta))
-			}
+			synctest.Test(t, func(t *testing.T) {
+				f := fleetOf(t, of.answer)
+				d := newDownload(sha256.Sum256(b), int64(dim))
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				_, err := f.fetchModel(ctx, d)
+				refused := (*client.Refused)(nil)
+				if err == nil || !strings.Contains(err.Error(), of.want) || errors.As(err, &refused) == of.retry || refused != nil && refused.Cause != client.CauseModel || strings.Contains(err.Error(), "\x1b") || len(err.Error()) > 400 {
+					t.Errorf("%v, want %s", err, of.want)
+				}
+				if cap(d.theta) > dim {
+					t.Errorf("memory for %d values", cap(d.theta))
+				}
+			})
 		})
 	}
 }
@@ -261,28 +255,30 @@ func TestModelOfALiar(t *testing.T) {
 // A server that sends one byte at a time, each as a whole answer, is asked once and then after a
 // pause.
 func TestModelByBytes(t *testing.T) {
-	b := modelOf(pieceBytes/4 + 100)
-	var asked atomic.Int64
-	f := fleetOf(t, httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
-		var from, to int
-		if _, err := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to); err != nil {
-			t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		b := modelOf(pieceBytes/4 + 100)
+		var asked atomic.Int64
+		f := fleetOf(t, func(w http.ResponseWriter, r *http.Request) {
+			asked.Add(1)
+			var from, to int
+			if _, err := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to); err != nil {
+				t.Error(err)
+			}
+			w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, to, len(b)))
+			w.WriteHeader(http.StatusPartialContent)
+			_ = http.NewResponseController(w).Flush() // so that the answer has no length
+			_, _ = w.Write(b[from : from+1])
+		})
+		d := newDownload(sha256.Sum256(b), int64(len(b)/4))
+		for n := int64(1); n <= 6; n++ {
+			if _, err := f.fetchModel(t.Context(), d); err == nil || !strings.Contains(err.Error(), "1 bytes of a model, asked for were") {
+				t.Errorf("error %v", err)
+			}
+			if asked.Load() != n || d.received() != n {
+				t.Errorf("%d requests, %d bytes, want %d", asked.Load(), d.received(), n)
+			}
 		}
-		w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, to, len(b)))
-		w.WriteHeader(http.StatusPartialContent)
-		_ = http.NewResponseController(w).Flush() // so that the answer has no length
-		_, _ = w.Write(b[from : from+1])
-	})))
-	d := newDownload(sha256.Sum256(b), int64(len(b)/4))
-	for n := int64(1); n <= 6; n++ {
-		if _, err := f.fetchModel(t.Context(), d); err == nil || !strings.Contains(err.Error(), "1 bytes of a model, asked for were") {
-			t.Errorf("error %v", err)
-		}
-		if asked.Load() != n || d.received() != n {
-			t.Errorf("%d requests, %d bytes, want %d", asked.Load(), d.received(), n)
-		}
-	}
+	})
 }
 
 func write(w http.ResponseWriter, b []byte) bool {
@@ -292,22 +288,24 @@ func write(w http.ResponseWriter, b []byte) bool {
 
 // Memory is at most eight times what has come, and one copy of the model in the end.
 func TestDownloadGrowsWithWhatComes(t *testing.T) {
-	for _, dim := range []int64{1, 5, 100, 4096, 100_003} {
-		d := newDownload([32]byte{}, dim)
-		b := modelOf(int(dim))
-		for size := 1; len(b) > 0; size = size%7001 + 13 {
-			n := min(size, len(b))
-			if _, err := d.Write(b[:n]); err != nil {
-				t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		for _, dim := range []int64{1, 5, 100, 4096, 100_003} {
+			d := newDownload([32]byte{}, dim)
+			b := modelOf(int(dim))
+			for size := 1; len(b) > 0; size = size%7001 + 13 {
+				n := min(size, len(b))
+				if _, err := d.Write(b[:n]); err != nil {
+					t.Fatal(err)
+				}
+				b = b[n:]
+				if got := int64(cap(d.theta)); got > dim || got > ahead*int64(len(d.theta))+1 {
+					t.Fatalf("room for %d of %d values after %d", got, dim, len(d.theta))
+				}
 			}
-			b = b[n:]
-			if got := int64(cap(d.theta)); got > dim || got > ahead*int64(len(d.theta))+1 {
-				t.Fatalf("room for %d of %d values after %d", got, dim, len(d.theta))
+			if _, err := d.Write([]byte{1}); !errors.Is(err, errBeyond) {
+				t.Errorf("a byte more: %v", err)
 			}
+			sameModel(t, d.theta, modelOf(int(dim)))
 		}
-		if _, err := d.Write([]byte{1}); !errors.Is(err, errBeyond) {
-			t.Errorf("a byte more: %v", err)
-		}
-		sameModel(t, d.theta, modelOf(int(dim)))
-	}
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/riffle-dp/riffle/account"
@@ -65,7 +66,7 @@ func sumTask(t *testing.T, n, min int64) wire.Mechanism {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sigma, _, err := p.Sigma(t.Context(), 1e-5, 4)
+	sigma, _, err := p.Sigma(context.Background(), 1e-5, 4)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,55 +102,57 @@ func TestNetworkIsTheSimulation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-			defer cancel()
-			task := wire.Task{Population: wire.ID{3}, Name: name, Trust: c.trust, Participation: c.participation,
-				MinReports: 2, Rounds: rounds, Delta: 1e-5, Mechanism: c.mechanism}
-			suite := wire.X25519
-			if c.participation == dp.Sampled {
-				suite = wire.X25519MLKEM768
-			}
-			w := newWorldOf(t, suite, n, task)
-			theirs, blocks := w.newCoordinator(t, n)
-			want := w.simulate(t, n, rounds, blocks)
-
-			config := w.config()
-			fleet, err := client.NewFleet(config, w.members)
-			if err != nil {
-				t.Fatal(err)
-			}
-			fleet.Replay(w.coins, w.noise)
-			done := make(chan error, 1)
-			go func() { done <- fleet.Run(ctx) }()
-			var sent int
-			for round := int64(1); round <= rounds; round++ {
-				ann := w.fill(theirs.Announce())
-				drawn := w.draw(ann, blocks)
-				w.publish(ann, theirs.Parameters, drawn)
-				reports := w.wait(ctx, len(drawn))
-				sent += len(drawn)
-				if len(drawn) < 2 {
-					if err := theirs.Void(); err != nil {
-						t.Fatal(err)
-					}
-					continue
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+				defer cancel()
+				task := wire.Task{Population: wire.ID{3}, Name: name, Trust: c.trust, Participation: c.participation,
+					MinReports: 2, Rounds: rounds, Delta: 1e-5, Mechanism: c.mechanism}
+				suite := wire.X25519
+				if c.participation == dp.Sampled {
+					suite = wire.X25519MLKEM768
 				}
-				w.close(t, theirs, reports)
-			}
-			w.end()
-			if err := <-done; err != nil {
-				t.Fatal(err)
-			}
-			if got := theirs.Parameters; !slices.Equal(got, want) {
-				t.Errorf("the network's model is %v, the simulation's %v", got, want)
-			}
-			s := fleet.Snapshot()
-			if s.Rounds != rounds || s.Reports[client.Sent] != int64(sent) || len(s.Declined) != 0 || len(s.Refusals) != 0 || s.Reports[client.Lost] != 0 {
-				t.Errorf("snapshot %+v, want %d rounds, %d sent", s, rounds, sent)
-			}
-			if err := fleet.Close(); err != nil {
-				t.Fatal(err)
-			}
+				w := newWorldOf(t, suite, n, task)
+				theirs, blocks := w.newCoordinator(t, n)
+				want := w.simulate(t, n, rounds, blocks)
+
+				config := w.config()
+				fleet, err := client.NewFleet(config, w.members)
+				if err != nil {
+					t.Fatal(err)
+				}
+				fleet.Replay(w.coins, w.noise)
+				done := make(chan error, 1)
+				go func() { done <- fleet.Run(ctx) }()
+				var sent int
+				for round := int64(1); round <= rounds; round++ {
+					ann := w.fill(theirs.Announce())
+					drawn := w.draw(ann, blocks)
+					w.publish(ann, theirs.Parameters, drawn)
+					reports := w.wait(ctx, len(drawn))
+					sent += len(drawn)
+					if len(drawn) < 2 {
+						if err := theirs.Void(); err != nil {
+							t.Fatal(err)
+						}
+						continue
+					}
+					w.close(t, theirs, reports)
+				}
+				w.end()
+				if err := <-done; err != nil {
+					t.Fatal(err)
+				}
+				if got := theirs.Parameters; !slices.Equal(got, want) {
+					t.Errorf("the network's model is %v, the simulation's %v", got, want)
+				}
+				s := fleet.Snapshot()
+				if s.Rounds != rounds || s.Reports[client.Sent] != int64(sent) || len(s.Declined) != 0 || len(s.Refusals) != 0 || s.Reports[client.Lost] != 0 {
+					t.Errorf("snapshot %+v, want %d rounds, %d sent", s, rounds, sent)
+				}
+				if err := fleet.Close(); err != nil {
+					t.Fatal(err)
+				}
+			})
 		})
 	}
 }
@@ -325,37 +328,39 @@ func (w *world) close(t *testing.T, co *coordinator.Coordinator, reports map[wir
 
 // What a report's size and header show is the same whatever the data.
 func TestReportsOfARoundHaveOneSize(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	w := newWorld(t, 6, wire.Task{Population: wire.ID{3}, Trust: dp.Shuffle, Participation: dp.All, MinReports: 2, Rounds: 1,
-		Delta: 1e-5, Mechanism: wire.Mechanism{Name: "laplace", Dim: dim, Clip: 1, ClipMode: "norm", Eps0: 2}})
-	w.publish(w.announcement(1, make([]float32, dim)), make([]float32, dim), nil)
-	fleet, err := client.NewFleet(w.config(), w.members)
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- fleet.Run(ctx) }()
-	w.wait(ctx, 6)
-	w.end()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	size, err := envelope.ReportSize(wire.X25519, w.open.ReportBytes, w.open.ShareBytes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ids := map[wire.ID]bool{}
-	for id, body := range w.got {
-		if int64(len(body)) != size || binary.LittleEndian.Uint16(body) != uint16(wire.KindReport)<<8|wire.Version {
-			t.Errorf("a report of %d bytes, want %d", len(body), size)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+		defer cancel()
+		w := newWorld(t, 6, wire.Task{Population: wire.ID{3}, Trust: dp.Shuffle, Participation: dp.All, MinReports: 2, Rounds: 1,
+			Delta: 1e-5, Mechanism: wire.Mechanism{Name: "laplace", Dim: dim, Clip: 1, ClipMode: "norm", Eps0: 2}})
+		w.publish(w.announcement(1, make([]float32, dim)), make([]float32, dim), nil)
+		fleet, err := client.NewFleet(w.config(), w.members)
+		if err != nil {
+			t.Fatal(err)
 		}
-		ids[w.reports[id].ID] = true
-	}
-	if len(ids) != 6 {
-		t.Errorf("%d report ids of 6 clients", len(ids))
-	}
-	if err := fleet.Close(); err != nil {
-		t.Fatal(err)
-	}
+		done := make(chan error, 1)
+		go func() { done <- fleet.Run(ctx) }()
+		w.wait(ctx, 6)
+		w.end()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		size, err := envelope.ReportSize(wire.X25519, w.open.ReportBytes, w.open.ShareBytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids := map[wire.ID]bool{}
+		for id, body := range w.got {
+			if int64(len(body)) != size || binary.LittleEndian.Uint16(body) != uint16(wire.KindReport)<<8|wire.Version {
+				t.Errorf("a report of %d bytes, want %d", len(body), size)
+			}
+			ids[w.reports[id].ID] = true
+		}
+		if len(ids) != 6 {
+			t.Errorf("%d report ids of 6 clients", len(ids))
+		}
+		if err := fleet.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
 }

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/riffle-dp/riffle/internal/longtest"
@@ -36,7 +37,7 @@ func TestPowerFailureChild(t *testing.T) {
 	what, dir, _ := strings.Cut(os.Getenv(powerEnv), "|")
 	switch what {
 	case "run":
-		powerRun(t, dir)
+		synctest.Test(t, func(t *testing.T) { powerRun(t, dir) })
 	case "again":
 		powerAgain(t, dir)
 	default:
@@ -120,17 +121,11 @@ func powerRun(t *testing.T, dir string) {
 		w.wait(ctx, len(w.members))
 		say("head %d", n+1)
 		w.tell(w.word(3))
-		for fleet.Snapshot().Reports[client.Sent] < (n+1)*int64(len(w.members)) {
-			time.Sleep(time.Millisecond)
-		}
+		await(t, func() bool { return fleet.Snapshot().Reports[client.Sent] == (n+1)*int64(len(w.members)) })
 	}
 	refuse.Store(true)
-	const short = 10 * time.Second // its reports are sent to its end
-	begun := time.Now()
-	round(3, short)
-	for refused() < len(w.members) && time.Since(begun) < short {
-		time.Sleep(time.Millisecond)
-	}
+	round(3, 10*time.Second) // its reports are sent to its end
+	await(t, func() bool { return refused() == len(w.members) })
 	say("over") // the next round ends this one
 	die.Store(true)
 	round(4, roundTime)
@@ -153,6 +148,7 @@ func powerAgain(t *testing.T, dir string) {
 // opens; every report that left was charged, and one that was not answered is sent again with the same
 // bytes; the furthest head is known.
 func TestPowerFailures(t *testing.T) {
+	longtest.Only(t, "it traces the system calls of a process")
 	root := t.TempDir()
 	program := func(what string) *exec.Cmd {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestPowerFailureChild$")
@@ -172,7 +168,7 @@ func TestPowerFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(into)
-	for s := range l.States(1, longtest.Pick3(300, 3000, 1<<16)) {
+	for s := range l.States(1, longtest.Pick3(0, 3000, 1<<16)) {
 		dir := filepath.Join(into, fmt.Sprint(s.Number))
 		if err := s.Write(dir); err != nil {
 			t.Fatal(err)

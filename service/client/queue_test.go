@@ -2,11 +2,11 @@ package client_test
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
@@ -29,75 +29,58 @@ func (c coin) Fill(b []uint64) {
 // the time of the next question whether a client waits to send: there is no backoff
 // where more rounds are open than can wait.
 func TestNextQuestionDoesNotWaitForReports(t *testing.T) {
-	if testing.Short() {
-		t.Skip("short: seconds of waiting")
-	}
-	slowly(t, func(time.Duration) error { return nextQuestions(t) })
-}
-
-func nextQuestions(t *testing.T) error {
-	task := shuffleTask()
-	task.Participation = dp.CheckIn
-	task.Rounds = 100
-	w := newWorld(t, 4, task)
-	w.members = w.members[:1]
-	var mu sync.Mutex
-	first := map[int64]time.Time{}
-	w.before = func(_ http.ResponseWriter, r *http.Request) bool {
-		if text := r.URL.Query().Get("after"); text != "" {
-			n, _ := strconv.ParseInt(text, 10, 64)
+	synctest.Test(t, func(t *testing.T) {
+		task := shuffleTask()
+		task.Participation = dp.CheckIn
+		task.Rounds = 100
+		w := newWorld(t, 4, task)
+		w.members = w.members[:1]
+		var mu sync.Mutex
+		first := map[int64]time.Time{}
+		w.before = func(_ http.ResponseWriter, r *http.Request) bool {
+			if text := r.URL.Query().Get("after"); text != "" {
+				n, _ := strconv.ParseInt(text, 10, 64)
+				mu.Lock()
+				if _, ok := first[n]; !ok {
+					first[n] = time.Now()
+				}
+				mu.Unlock()
+			}
+			return false
+		}
+		c := w.config()
+		c.Spread = 20 * time.Second
+		fleet, err := client.NewFleet(c, w.members)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fleet.Replay(func(_ wire.ID, round int64) rng.Source {
+			if round == 2 {
+				return coin(0) // checks in, and waits to send
+			}
+			return coin(^uint64(0))
+		}, func(wire.ID, int64) rng.Source { return rng.Secure() })
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		done := make(chan error, 1)
+		go func() { done <- fleet.Run(ctx) }()
+		defer func() {
+			cancel()
+			<-done
+			fleet.Close()
+		}()
+		theta := make([]float32, dim)
+		w.publish(w.announcement(1, theta), theta, nil)
+		await(t, func() bool { return fleet.Snapshot().Reports[client.Passed] == 1 }) // with a session
+		for r := int64(2); r <= 20; r++ {
+			a := w.announcement(r, theta)
+			begun := time.Now()
+			w.publish(a, theta, nil)
+			synctest.Wait()
 			mu.Lock()
-			if _, ok := first[n]; !ok {
-				first[n] = time.Now()
+			if at, ok := first[r]; !ok || at != begun {
+				t.Errorf("round %d is announced at %v, the next question comes at %v", r, begun, at)
 			}
 			mu.Unlock()
 		}
-		return false
-	}
-	c := w.config()
-	c.Spread = 20 * time.Second
-	f, err := client.NewFleet(c, w.members)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.Replay(func(_ wire.ID, round int64) rng.Source {
-		if round == 2 {
-			return coin(0) // checks in, and waits to send
-		}
-		return coin(^uint64(0))
-	}, func(wire.ID, int64) rng.Source { return rng.Secure() })
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	done := make(chan error, 1)
-	go func() { done <- f.Run(ctx) }()
-	defer func() {
-		cancel()
-		<-done
-		f.Close()
-	}()
-	theta := make([]float32, dim)
-	w.publish(w.announcement(1, theta), theta, nil)
-	time.Sleep(2 * time.Second) // the session is had
-	for r := int64(2); r <= 20; r++ {
-		a := w.announcement(r, theta)
-		begun := time.Now()
-		w.publish(a, theta, nil)
-		asked := func() (at time.Time, ok bool) {
-			mu.Lock()
-			defer mu.Unlock()
-			at, ok = first[r]
-			return at, ok
-		}
-		at, ok := asked()
-		for ; !ok && ctx.Err() == nil; at, ok = asked() {
-			time.Sleep(time.Millisecond)
-		}
-		if !ok {
-			t.Fatalf("round %d: no further question", r)
-		}
-		// A backoff would have grown to seconds by the last rounds.
-		if d := at.Sub(begun); d > time.Second {
-			return fmt.Errorf("after round %d the next question comes after %v", r, d)
-		}
-	}
-	return nil
+	})
 }

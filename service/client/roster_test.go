@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	pure "github.com/riffle-dp/riffle/protocol/client"
@@ -81,15 +82,12 @@ func (r *registered) round(t *testing.T, number int64, counts, now wire.Enrolmen
 	r.world.ended = false
 	fleet, end := r.run(t.Context(), config)
 	defer end()
-	for late := time.Now().Add(2 * time.Minute); time.Now().Before(late); {
-		time.Sleep(10 * time.Millisecond)
+	await(t, func() bool {
 		mu.Lock()
-		n := len(declined)
-		mu.Unlock()
-		if sent = fleet.Snapshot().Reports[client.Sent]; sent == 3 || n > 0 {
-			break
-		}
-	}
+		defer mu.Unlock()
+		sent = fleet.Snapshot().Reports[client.Sent]
+		return sent == 3 || len(declined) > 0
+	})
 	mu.Lock()
 	defer mu.Unlock()
 	return sent, strings.Join(declined, "; ")
@@ -98,67 +96,69 @@ func (r *registered) round(t *testing.T, number int64, counts, now wire.Enrolmen
 // Clients send only for clients that the registrar has signed, never for a roster older than one that
 // they have seen, also in an earlier process.
 func TestClientsKeepToTheRegistrar(t *testing.T) {
-	r := newRegistered(t)
-	at := time.Now()
-	good := r.enrolment
-	with := func(serial int64, f func(e *wire.Enrolment)) wire.Enrolment {
-		e := good
-		e.Serial = serial
-		f(&e)
-		return e
-	}
-	second := with(2, func(e *wire.Enrolment) { e.Registrar = r.statement(2, at.Unix()-30) })
-	number := int64(0)
-	expect := func(name string, counts, now wire.Enrolment, opens time.Time, want string) {
-		t.Helper()
-		number++
-		sent, why := r.round(t, number, counts, now, opens)
-		if want == "" && (sent != 3 || why != "") || want != "" && (sent != 0 || !strings.Contains(why, want)) {
-			t.Errorf("%s: %d sent, declined: %q, want %q", name, sent, why, want)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistered(t)
+		at := time.Now()
+		good := r.enrolment
+		with := func(serial int64, f func(e *wire.Enrolment)) wire.Enrolment {
+			e := good
+			e.Serial = serial
+			f(&e)
+			return e
 		}
-	}
-	expect("first", good, good, at, "")
-	expect("second", second, second, at, "")
-	expect("old one", good, good, at, "roster 1 after roster 2")
-	none := with(3, func(e *wire.Enrolment) { e.Registrar = nil })
-	expect("none", none, none, at, "names none")
-	added := with(3, func(e *wire.Enrolment) { e.Clients++; e.Roster[0]++ })
-	expect("a client added", added, added, at, "registrar has 3")
-	over := with(3, func(e *wire.Enrolment) { e.Clients = 1000 })
-	expect("n overstated", over, over, at, "registrar has 3")
-	twice := with(3, func(e *wire.Enrolment) { e.Registrar = r.statement(2, at.Unix()-29) })
-	expect("two of one serial", twice, twice, at, "two rosters 2")
-	abroad := with(3, func(e *wire.Enrolment) {
-		e.Registrar = r.statement(3, at.Unix()-20, func(m *wire.Roster) { m.Population[0]++ })
-	})
-	expect("another population", abroad, abroad, at, "population")
-	late := with(3, func(e *wire.Enrolment) {
-		e.To++
-		e.Registrar = r.statement(3, at.Unix()-20, func(m *wire.Roster) { m.To -= 10 })
-	})
-	expect("beyond the roster", late, late, at, "ends at")
-	key := r.registrar
-	_, r.registrar, _ = ed25519.GenerateKey(rand.Reader)
-	forged := with(3, func(e *wire.Enrolment) { e.Registrar = r.statement(3, at.Unix()) })
-	expect("another key", forged, forged, at, string(pure.CauseSignature))
-	r.registrar = r.operator
-	forged = with(3, func(e *wire.Enrolment) { e.Registrar = r.statement(3, at.Unix()) })
-	expect("the operator's key", forged, forged, at, string(pure.CauseSignature))
-	r.registrar = key
+		second := with(2, func(e *wire.Enrolment) { e.Registrar = r.statement(2, at.Unix()-30) })
+		number := int64(0)
+		expect := func(name string, counts, now wire.Enrolment, opens time.Time, want string) {
+			t.Helper()
+			number++
+			sent, why := r.round(t, number, counts, now, opens)
+			if want == "" && (sent != 3 || why != "") || want != "" && (sent != 0 || !strings.Contains(why, want)) {
+				t.Errorf("%s: %d sent, declined: %q, want %q", name, sent, why, want)
+			}
+		}
+		expect("first", good, good, at, "")
+		expect("second", second, second, at, "")
+		expect("old one", good, good, at, "roster 1 after roster 2")
+		none := with(3, func(e *wire.Enrolment) { e.Registrar = nil })
+		expect("none", none, none, at, "names none")
+		added := with(3, func(e *wire.Enrolment) { e.Clients++; e.Roster[0]++ })
+		expect("a client added", added, added, at, "registrar has 3")
+		over := with(3, func(e *wire.Enrolment) { e.Clients = 1000 })
+		expect("n overstated", over, over, at, "registrar has 3")
+		twice := with(3, func(e *wire.Enrolment) { e.Registrar = r.statement(2, at.Unix()-29) })
+		expect("two of one serial", twice, twice, at, "two rosters 2")
+		abroad := with(3, func(e *wire.Enrolment) {
+			e.Registrar = r.statement(3, at.Unix()-20, func(m *wire.Roster) { m.Population[0]++ })
+		})
+		expect("another population", abroad, abroad, at, "population")
+		late := with(3, func(e *wire.Enrolment) {
+			e.To++
+			e.Registrar = r.statement(3, at.Unix()-20, func(m *wire.Roster) { m.To -= 10 })
+		})
+		expect("beyond the roster", late, late, at, "ends at")
+		key := r.registrar
+		_, r.registrar, _ = ed25519.GenerateKey(rand.Reader)
+		forged := with(3, func(e *wire.Enrolment) { e.Registrar = r.statement(3, at.Unix()) })
+		expect("another key", forged, forged, at, string(pure.CauseSignature))
+		r.registrar = r.operator
+		forged = with(3, func(e *wire.Enrolment) { e.Registrar = r.statement(3, at.Unix()) })
+		expect("the operator's key", forged, forged, at, string(pure.CauseSignature))
+		r.registrar = key
 
-	// A round that was opened before the newest roster was signed goes on with its own; one that was
-	// opened later must not count on it.
-	third := with(3, func(e *wire.Enrolment) { e.Registrar = r.statement(3, at.Unix()) })
-	before := r.config.Policy.Skew
-	r.config.Policy.Skew = time.Second
-	expect("open when it changed", second, third, at.Add(-10*time.Second), "")
-	expect("opened after it changed", second, third, time.Now().Add(3*time.Second), "signed before the round was opened")
-	expect("the round's is an old one", good, third, time.Now(), "signed before the round was opened")
-	r.config.Policy.Skew = before
-	expect("newest", third, third, time.Now(), "")
+		// A round that was opened before the newest roster was signed goes on with its own; one that was
+		// opened later must not count on it.
+		third := with(3, func(e *wire.Enrolment) { e.Registrar = r.statement(3, at.Unix()) })
+		before := r.config.Policy.Skew
+		r.config.Policy.Skew = time.Second
+		expect("open when it changed", second, third, at.Add(-10*time.Second), "")
+		expect("opened after it changed", second, third, time.Now().Add(3*time.Second), "signed before the round was opened")
+		expect("the round's is an old one", good, third, time.Now(), "signed before the round was opened")
+		r.config.Policy.Skew = before
+		expect("newest", third, third, time.Now(), "")
 
-	r.config.RegistrarKey = r.operator.Public().(ed25519.PublicKey)
-	if _, err := client.NewFleet(r.config, r.members); err == nil {
-		t.Error("the operator as registrar")
-	}
+		r.config.RegistrarKey = r.operator.Public().(ed25519.PublicKey)
+		if _, err := client.NewFleet(r.config, r.members); err == nil {
+			t.Error("the operator as registrar")
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	pure "github.com/riffle-dp/riffle/protocol/client"
@@ -30,87 +31,91 @@ func TestCutLedger(t *testing.T) {
 		"a restored shuffler":  {func(b []byte) []byte { return b }, -3, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			theta := []float32{1, 2, 3, 4, 5}
-			w := newWorld(t, 3, shuffleTask())
-			w.members = w.members[:1]
-			config := w.config()
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-			defer cancel()
-			round := int64(0)
-			run := func(rounds int64, what string) (last client.Notice) {
-				t.Helper()
-				seen := newWatch()
-				config.Watch = seen.tell
-				f, err := client.NewFleet(config, w.members)
+			synctest.Test(t, func(t *testing.T) {
+				theta := []float32{1, 2, 3, 4, 5}
+				w := newWorld(t, 3, shuffleTask())
+				w.members = w.members[:1]
+				config := w.config()
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+				defer cancel()
+				round := int64(0)
+				run := func(rounds int64, what string) (last client.Notice) {
+					t.Helper()
+					seen := newWatch()
+					config.Watch = seen.tell
+					f, err := client.NewFleet(config, w.members)
+					if err != nil {
+						t.Fatal(err)
+					}
+					running, stop := context.WithCancel(ctx)
+					done := make(chan error, 1)
+					for i := range rounds {
+						round++
+						w.publish(w.announcement(round, theta), theta, nil)
+						if i == 0 { // after the round is there, so that the fleet does not see the one before
+							go func() { done <- f.Run(running) }()
+						}
+						last = seen.next(ctx, t, what)
+					}
+					stop()
+					if err := errors.Join(<-done, f.Close()); err != nil {
+						t.Error(err)
+					}
+					return last
+				}
+				count := int64(0)
+				w.taken = &count
+				run(3, client.Sent)
+				file := filepath.Join(config.Directory, "ledger")
+				b, err := os.ReadFile(file)
+				if err == nil {
+					err = os.WriteFile(file, c.spoil(b), 0o600)
+				}
 				if err != nil {
 					t.Fatal(err)
 				}
-				running, stop := context.WithCancel(ctx)
-				done := make(chan error, 1)
-				for i := range rounds {
-					round++
-					w.publish(w.announcement(round, theta), theta, nil)
-					if i == 0 { // after the round is there, so that the fleet does not see the one before
-						go func() { done <- f.Run(running) }()
-					}
-					last = seen.next(ctx, t, what)
+				count = 3 + c.taken
+				if !c.stops {
+					run(1, client.Sent)
+					return
 				}
-				stop()
-				if err := errors.Join(<-done, f.Close()); err != nil {
-					t.Error(err)
+				n := run(2, client.Declined) // it does not begin again in the next round
+				if refused := (*pure.Refused)(nil); !errors.As(n.Err, &refused) || refused.Cause != pure.CauseLedger {
+					t.Errorf("declined for %v", n.Err)
 				}
-				return last
-			}
-			count := int64(0)
-			w.taken = &count
-			run(3, client.Sent)
-			file := filepath.Join(config.Directory, "ledger")
-			b, err := os.ReadFile(file)
-			if err == nil {
-				err = os.WriteFile(file, c.spoil(b), 0o600)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			count = 3 + c.taken
-			if !c.stops {
-				run(1, client.Sent)
-				return
-			}
-			n := run(2, client.Declined) // it does not begin again in the next round
-			if refused := (*pure.Refused)(nil); !errors.As(n.Err, &refused) || refused.Cause != pure.CauseLedger {
-				t.Errorf("declined for %v", n.Err)
-			}
-			if got, asked := w.asked("POST report"), w.asked("POST session"); got != 3 || asked != 2 {
-				t.Errorf("%d reports, %d sessions", got, asked)
-			}
+				if got, asked := w.asked("POST report"), w.asked("POST session"); got != 3 || asked != 2 {
+					t.Errorf("%d reports, %d sessions", got, asked)
+				}
+			})
 		})
 	}
 }
 
 // A shuffler that does not count is refused if the policy says so.
 func TestCountIsDemanded(t *testing.T) {
-	theta := []float32{1, 2, 3, 4, 5}
-	w := newWorld(t, 3, shuffleTask())
-	config := w.config()
-	config.Policy.Count = true
-	seen := newWatch()
-	config.Watch = seen.tell
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	f, err := client.NewFleet(config, w.members)
-	if err != nil {
-		t.Fatal(err)
-	}
-	running, stop := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { done <- f.Run(running) }()
-	w.publish(w.announcement(1, theta), theta, nil)
-	if n, refused := seen.next(ctx, t, client.Declined), (*pure.Refused)(nil); !errors.As(n.Err, &refused) || refused.Cause != pure.CauseSession {
-		t.Errorf("declined for %v", n.Err)
-	}
-	stop()
-	if err := errors.Join(<-done, f.Close()); err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		theta := []float32{1, 2, 3, 4, 5}
+		w := newWorld(t, 3, shuffleTask())
+		config := w.config()
+		config.Policy.Count = true
+		seen := newWatch()
+		config.Watch = seen.tell
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		f, err := client.NewFleet(config, w.members)
+		if err != nil {
+			t.Fatal(err)
+		}
+		running, stop := context.WithCancel(ctx)
+		done := make(chan error, 1)
+		go func() { done <- f.Run(running) }()
+		w.publish(w.announcement(1, theta), theta, nil)
+		if n, refused := seen.next(ctx, t, client.Declined), (*pure.Refused)(nil); !errors.As(n.Err, &refused) || refused.Cause != pure.CauseSession {
+			t.Errorf("declined for %v", n.Err)
+		}
+		stop()
+		if err := errors.Join(<-done, f.Close()); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
@@ -126,9 +127,7 @@ func compare(t *testing.T, w *world, change func(w *world, e *ended), configure 
 	e := w.word(3)
 	change(w, e)
 	w.tell(e)
-	for s := fleet.Snapshot(); s.Reports[client.Sent] < int64(len(w.members)); s = fleet.Snapshot() {
-		time.Sleep(time.Millisecond)
-	}
+	await(t, func() bool { return fleet.Snapshot().Reports[client.Sent] == int64(len(w.members)) })
 	w.end()
 	if err := errors.Join(<-done, fleet.Close()); err != nil {
 		t.Fatal(err)
@@ -225,17 +224,19 @@ func TestClientsCompareReceipts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, 8, receiptTask())
-			w.members = w.members[:1]
-			got, _ := compare(t, w, c.change)
-			last := got.Last
-			got.Last, got.Format, c.want.Format = nil, 0, 0
-			if fmt.Sprint(got) != fmt.Sprint(c.want) {
-				t.Errorf("found %+v, want %+v", got, c.want)
-			}
-			if c.says == "" && len(last) != 0 || c.says != "" && (len(last) != 1 || !strings.Contains(last[0].Detail, c.says)) {
-				t.Errorf("says %+v, want %q", last, c.says)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 8, receiptTask())
+				w.members = w.members[:1]
+				got, _ := compare(t, w, c.change)
+				last := got.Last
+				got.Last, got.Format, c.want.Format = nil, 0, 0
+				if fmt.Sprint(got) != fmt.Sprint(c.want) {
+					t.Errorf("found %+v, want %+v", got, c.want)
+				}
+				if c.says == "" && len(last) != 0 || c.says != "" && (len(last) != 1 || !strings.Contains(last[0].Detail, c.says)) {
+					t.Errorf("says %+v, want %q", last, c.says)
+				}
+			})
 		})
 	}
 }
@@ -247,191 +248,191 @@ func TestClientsCountTheirOwn(t *testing.T) {
 		"too small": func(w *world, e *ended) { e.closed.Reports, e.head.Whole, e.list = 3, 3, e.list[:48] },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 8, receiptTask())
-			w.members = w.members[:4]
-			if got, _ := compare(t, w, change); got.Unfit != 1 || !strings.Contains(got.Last[0].Detail, "the shuffler took 4") {
-				t.Errorf("%+v", got)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 8, receiptTask())
+				w.members = w.members[:4]
+				if got, _ := compare(t, w, change); got.Unfit != 1 || !strings.Contains(got.Last[0].Detail, "the shuffler took 4") {
+					t.Errorf("%+v", got)
+				}
+			})
 		})
 	}
 }
 
 // With a registrar a round may be void because clients were revoked, however many reports came.
 func TestVoidRoundsWithRegistrar(t *testing.T) {
-	r := newRegistered(t)
-	got, _ := compare(t, r.world, func(w *world, e *ended) {
-		e.closed = wire.RoundClosed{Announcement: w.digest, Round: 1, Void: true}
-	}, func(c *client.JoinConfig) { c.RegistrarKey = r.config.RegistrarKey })
-	if got.Compared != 1 || got.Unfit != 0 {
-		t.Errorf("%+v", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistered(t)
+		got, _ := compare(t, r.world, func(w *world, e *ended) {
+			e.closed = wire.RoundClosed{Announcement: w.digest, Round: 1, Void: true}
+		}, func(c *client.JoinConfig) { c.RegistrarKey = r.config.RegistrarKey })
+		if got.Compared != 1 || got.Unfit != 0 {
+			t.Errorf("%+v", got)
+		}
+	})
 }
 
 // Tasks without receipts have the word only, and leave nothing behind if it fits.
 func TestClientsCompareWordsWithoutReceipts(t *testing.T) {
-	w := newWorld(t, 8, shuffleTask())
-	w.members = w.members[:2]
-	got, config := compare(t, w, func(*world, *ended) {})
-	if got.Compared != 1 || w.asked("GET receipts") != 0 {
-		t.Errorf("%+v, %d lists", got, w.asked("GET receipts"))
-	}
-	for _, name := range []string{"receipts", "rounds.json"} {
-		if _, err := os.Stat(filepath.Join(config.Directory, name)); !os.IsNotExist(err) {
-			t.Errorf("%s is there: %v", name, err)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 8, shuffleTask())
+		w.members = w.members[:2]
+		got, config := compare(t, w, func(*world, *ended) {})
+		if got.Compared != 1 || w.asked("GET receipts") != 0 {
+			t.Errorf("%+v, %d lists", got, w.asked("GET receipts"))
 		}
-	}
-	w = newWorld(t, 8, shuffleTask())
-	w.members = w.members[:2]
-	if got, _ := compare(t, w, func(w *world, e *ended) { e.closed.Reports = 9 }); got.Unfit != 1 {
-		t.Errorf("%+v", got)
-	}
+		for _, name := range []string{"receipts", "rounds.json"} {
+			if _, err := os.Stat(filepath.Join(config.Directory, name)); !os.IsNotExist(err) {
+				t.Errorf("%s is there: %v", name, err)
+			}
+		}
+		w = newWorld(t, 8, shuffleTask())
+		w.members = w.members[:2]
+		if got, _ := compare(t, w, func(w *world, e *ended) { e.closed.Reports = 9 }); got.Unfit != 1 {
+			t.Errorf("%+v", got)
+		}
+	})
 }
 
 // A client of several messages has a receipt for each, and one of a sum has one in both parts.
 func TestReceiptsOfMessagesAndHalves(t *testing.T) {
-	task := receiptTask()
-	task.Messages = 3
-	w := newWorld(t, 8, task)
-	w.members = w.members[:1]
-	if got, _ := compare(t, w, func(w *world, e *ended) {
-		w.without(e, 2)
-		e.head.Whole, e.head.Unopened = e.head.Whole-2, 2
-	}); got.Found != 1 || got.Missing != 2 {
-		t.Errorf("%+v", got)
-	}
-	sum := receiptTask()
-	sum.Trust, sum.Mechanism, sum.Delta, sum.Rounds = dp.Distributed, sumTask(t, 8, 3), 1e-5, 4
-	for half := range 2 {
-		w := newWorld(t, 8, sum)
+	synctest.Test(t, func(t *testing.T) {
+		task := receiptTask()
+		task.Messages = 3
+		w := newWorld(t, 8, task)
 		w.members = w.members[:1]
-		got, _ := compare(t, w, func(w *world, e *ended) {
-			if half == 0 {
-				return
-			}
-			own := w.receiptsOf()[0]
-			w.without(e, 1)
-			e.list = append(e.list, own[:]...)
-			e.head.Whole, e.head.Half = e.head.Whole-1, 1
-		})
-		if got.Found != int64(1-half) || got.Half != int64(half) || got.Missing != 0 {
-			t.Errorf("half: %d: %+v", half, got)
+		if got, _ := compare(t, w, func(w *world, e *ended) {
+			w.without(e, 2)
+			e.head.Whole, e.head.Unopened = e.head.Whole-2, 2
+		}); got.Found != 1 || got.Missing != 2 {
+			t.Errorf("%+v", got)
 		}
-	}
+		sum := receiptTask()
+		sum.Trust, sum.Mechanism, sum.Delta, sum.Rounds = dp.Distributed, sumTask(t, 8, 3), 1e-5, 4
+		for half := range 2 {
+			w := newWorld(t, 8, sum)
+			w.members = w.members[:1]
+			got, _ := compare(t, w, func(w *world, e *ended) {
+				if half == 0 {
+					return
+				}
+				own := w.receiptsOf()[0]
+				w.without(e, 1)
+				e.list = append(e.list, own[:]...)
+				e.head.Whole, e.head.Half = e.head.Whole-1, 1
+			})
+			if got.Found != int64(1-half) || got.Half != int64(half) || got.Missing != 0 {
+				t.Errorf("half: %d: %+v", half, got)
+			}
+		}
+	})
 }
 
 // Who was not in a round asks for the same as who was. A report that the shuffler did not say it
 // has may be missing.
 func TestAllClientsAskAlike(t *testing.T) {
-	var asked []string
-	for _, in := range []string{"in", "not drawn", "refused"} {
-		task := receiptTask()
-		task.Participation = dp.Sampled
-		w := newWorld(t, 8, task)
-		w.members = w.members[:1]
-		theta := make([]float32, dim)
-		a := w.announcement(1, theta)
-		a.Sample = 5
-		w.publish(a, theta, map[int]bool{0: in != "not drawn"})
-		if in == "refused" {
-			p := &posts{answer: func(int) int { return 410 }}
-			w.set(p.before)
+	synctest.Test(t, func(t *testing.T) {
+		var asked []string
+		for _, in := range []string{"in", "not drawn", "refused"} {
+			task := receiptTask()
+			task.Participation = dp.Sampled
+			w := newWorld(t, 8, task)
+			w.members = w.members[:1]
+			theta := make([]float32, dim)
+			a := w.announcement(1, theta)
+			a.Sample = 5
+			w.publish(a, theta, map[int]bool{0: in != "not drawn"})
+			if in == "refused" {
+				p := &posts{answer: func(int) int { return 410 }}
+				w.set(p.before)
+			}
+			config := w.config()
+			seen := newWatch()
+			config.Watch = seen.tell
+			fleet, err := client.NewFleet(config, w.members)
+			if err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan error, 1)
+			go func() { done <- fleet.Run(t.Context()) }()
+			seen.next(t.Context(), t, map[string]string{"in": client.Sent, "not drawn": client.NotDrawn, "refused": client.Lost}[in])
+			e := w.word(4)
+			if in == "in" {
+				w.without(e, 1) // it finds that out, and asks for no more because of it
+				e.head.Whole, e.head.Unopened = e.head.Whole-1, 1
+			}
+			w.tell(e)
+			w.end()
+			if err := errors.Join(<-done, fleet.Close()); err != nil {
+				t.Fatal(err)
+			}
+			got := fleet.Snapshot().Compared
+			if got.Listed != 1 || (got.Missing == 1) != (in == "in") || len(got.Last) != int(got.Missing) {
+				t.Errorf("%s: %+v", in, got)
+			}
+			asked = append(asked, fmt.Sprint(w.asked("GET closed"), w.asked("GET receipts")))
 		}
-		config := w.config()
-		seen := newWatch()
-		config.Watch = seen.tell
-		fleet, err := client.NewFleet(config, w.members)
-		if err != nil {
-			t.Fatal(err)
+		if asked[0] != "1 1" || asked[1] != asked[0] || asked[2] != asked[0] {
+			t.Errorf("asked for %q", asked)
 		}
-		done := make(chan error, 1)
-		go func() { done <- fleet.Run(t.Context()) }()
-		seen.next(t.Context(), t, map[string]string{"in": client.Sent, "not drawn": client.NotDrawn, "refused": client.Lost}[in])
-		e := w.word(4)
-		if in == "in" {
-			w.without(e, 1) // it finds that out, and asks for no more because of it
-			e.head.Whole, e.head.Unopened = e.head.Whole-1, 1
-		}
-		w.tell(e)
-		w.end()
-		if err := errors.Join(<-done, fleet.Close()); err != nil {
-			t.Fatal(err)
-		}
-		got := fleet.Snapshot().Compared
-		if got.Listed != 1 || (got.Missing == 1) != (in == "in") || len(got.Last) != int(got.Missing) {
-			t.Errorf("%s: %+v", in, got)
-		}
-		asked = append(asked, fmt.Sprint(w.asked("GET closed"), w.asked("GET receipts")))
-	}
-	if asked[0] != "1 1" || asked[1] != asked[0] || asked[2] != asked[0] {
-		t.Errorf("asked for %q", asked)
-	}
+	})
 }
 
 // Of large lists each process reads one in some, by a coin that is stored before it reports. If it
 // says no, no receipt is ever stored.
 func TestLargeListsAreReadByCoin(t *testing.T) {
-	for _, look := range []bool{false, true} {
-		w := newWorld(t, 8, receiptTask())
-		w.members = w.members[:1]
-		w.enrolment.Clients = 70_000
-		theta := make([]float32, dim)
-		a := w.announcement(1, theta)
-		w.publish(a, theta, nil)
-		config := w.config()
-		flips := 0
-		var e *ended
-		for process := range 2 {
-			fleet, err := client.NewFleet(config, w.members)
-			if err != nil {
-				t.Fatal(err)
-			}
-			fleet.Coin(func() bool { flips++; return look })
-			ctx, stop := context.WithCancel(t.Context())
-			done := make(chan error, 1)
-			go func() { done <- fleet.Run(ctx) }()
-			if process == 0 {
-				w.wait(ctx, 1)
-				for fleet.Snapshot().Reports[client.Sent] == 0 {
-					time.Sleep(time.Millisecond)
+	synctest.Test(t, func(t *testing.T) {
+		for _, look := range []bool{false, true} {
+			w := newWorld(t, 8, receiptTask())
+			w.members = w.members[:1]
+			w.enrolment.Clients = 70_000
+			theta := make([]float32, dim)
+			a := w.announcement(1, theta)
+			w.publish(a, theta, nil)
+			config := w.config()
+			flips := 0
+			var e *ended
+			for process := range 2 {
+				fleet, err := client.NewFleet(config, w.members)
+				if err != nil {
+					t.Fatal(err)
 				}
-				files, _ := filepath.Glob(filepath.Join(config.Directory, "receipts", "*"))
-				if len(files) != 1 {
-					t.Fatal(files)
+				fleet.Coin(func() bool { flips++; return look })
+				ctx, stop := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- fleet.Run(ctx) }()
+				if process == 0 {
+					w.wait(ctx, 1)
+					files, _ := filepath.Glob(filepath.Join(config.Directory, "receipts", "*"))
+					if len(files) != 1 {
+						t.Fatal(files)
+					}
+					await(t, func() bool { b, _ := os.ReadFile(files[0]); return bytes.Contains(b, []byte("taken ")) })
+					b, err := os.ReadFile(files[0])
+					if err != nil || bytes.Contains(b, []byte("mine")) != look {
+						t.Errorf("look: %t, stored %.60q, %v", look, b, err)
+					}
+					e = w.word(66_000)
+					stop() // the process ends, and another one compares
+				} else {
+					w.tell(e)
+					w.end()
 				}
-				waitFor(t, func() bool { b, _ := os.ReadFile(files[0]); return bytes.Contains(b, []byte("taken ")) })
-				b, err := os.ReadFile(files[0])
-				if err != nil || bytes.Contains(b, []byte("mine")) != look {
-					t.Errorf("look: %t, stored %.60q, %v", look, b, err)
+				if err := errors.Join(<-done, fleet.Close()); err != nil {
+					t.Fatal(err)
 				}
-				e = w.word(66_000)
-				stop() // the process ends, and another one compares
-			} else {
-				w.tell(e)
-				w.end()
+				stop()
 			}
-			if err := errors.Join(<-done, fleet.Close()); err != nil {
-				t.Fatal(err)
+			got, err := client.ReadFindings(config.Directory)
+			want := int64(0)
+			if look {
+				want = 1
 			}
-			stop()
+			if err != nil || flips != 1 || got.Compared != 1 || got.Listed != want || got.Found != want || w.asked("GET receipts") != int(want) {
+				t.Errorf("look: %t: %+v, %v, %d flips, %d lists", look, got, err, flips, w.asked("GET receipts"))
+			}
 		}
-		got, err := client.ReadFindings(config.Directory)
-		want := int64(0)
-		if look {
-			want = 1
-		}
-		if err != nil || flips != 1 || got.Compared != 1 || got.Listed != want || got.Found != want || w.asked("GET receipts") != int(want) {
-			t.Errorf("look: %t: %+v, %v, %d flips, %d lists", look, got, err, flips, w.asked("GET receipts"))
-		}
-	}
-}
-
-func waitFor(t *testing.T, what func() bool) {
-	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !what(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it does not come")
-		}
-	}
+	})
 }
 
 // A process that ends anywhere between a report and its comparison says the same as one that does
@@ -464,43 +465,45 @@ func TestReceiptsAfterCrashes(t *testing.T) {
 		}, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 8, receiptTask())
-			w.members = w.members[:1]
-			theta := make([]float32, dim)
-			w.publish(w.announcement(1, theta), theta, nil)
-			config := w.config()
-			ctx, stop := context.WithCancel(t.Context())
-			fleet, err := client.NewFleet(config, w.members)
-			if err != nil {
-				t.Fatal(err)
-			}
-			done := make(chan error, 1)
-			go func() { done <- fleet.Run(ctx) }()
-			w.wait(ctx, 1)
-			files, _ := filepath.Glob(filepath.Join(config.Directory, "receipts", "*"))
-			waitFor(t, func() bool { b, _ := os.ReadFile(files[0]); return bytes.Contains(b, []byte("taken ")) })
-			stop()
-			if err := errors.Join(<-done, fleet.Close()); err != nil {
-				t.Fatal(err)
-			}
-			c.cut(t, config.Directory)
-			e := w.word(3)
-			w.without(e, 1)
-			e.head.Whole, e.head.Unopened = e.head.Whole-1, 1
-			w.tell(e)
-			w.end()
-			for range 2 { // the second has nothing left to compare
-				if fleet, err = client.NewFleet(config, w.members); err != nil {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 8, receiptTask())
+				w.members = w.members[:1]
+				theta := make([]float32, dim)
+				w.publish(w.announcement(1, theta), theta, nil)
+				config := w.config()
+				ctx, stop := context.WithCancel(t.Context())
+				fleet, err := client.NewFleet(config, w.members)
+				if err != nil {
 					t.Fatal(err)
 				}
-				if err := errors.Join(fleet.Run(t.Context()), fleet.Close()); err != nil {
+				done := make(chan error, 1)
+				go func() { done <- fleet.Run(ctx) }()
+				w.wait(ctx, 1)
+				files, _ := filepath.Glob(filepath.Join(config.Directory, "receipts", "*"))
+				await(t, func() bool { b, _ := os.ReadFile(files[0]); return bytes.Contains(b, []byte("taken ")) })
+				stop()
+				if err := errors.Join(<-done, fleet.Close()); err != nil {
 					t.Fatal(err)
 				}
-			}
-			got, err := client.ReadFindings(config.Directory)
-			if err != nil || got.Missing != c.missing || got.Compared != 1 {
-				t.Errorf("%+v, %v", got, err)
-			}
+				c.cut(t, config.Directory)
+				e := w.word(3)
+				w.without(e, 1)
+				e.head.Whole, e.head.Unopened = e.head.Whole-1, 1
+				w.tell(e)
+				w.end()
+				for range 2 { // the second has nothing left to compare
+					if fleet, err = client.NewFleet(config, w.members); err != nil {
+						t.Fatal(err)
+					}
+					if err := errors.Join(fleet.Run(t.Context()), fleet.Close()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				got, err := client.ReadFindings(config.Directory)
+				if err != nil || got.Missing != c.missing || got.Compared != 1 {
+					t.Errorf("%+v, %v", got, err)
+				}
+			})
 		})
 	}
 }
@@ -522,76 +525,80 @@ func editReceipts(t *testing.T, dir string, f func([]byte) []byte) {
 
 // A crash between what was found and the removal of the file counts nothing twice.
 func TestFindingsAreCountedOnce(t *testing.T) {
-	w := newWorld(t, 8, receiptTask())
-	w.members = w.members[:1]
-	var file []byte
-	_, config := compare(t, w, func(w *world, e *ended) {
-		waitFor(t, func() bool {
-			files, _ := filepath.Glob(filepath.Join(w.dir, "receipts", "*"))
-			if len(files) == 1 {
-				file, _ = os.ReadFile(files[0])
-			}
-			return bytes.Contains(file, []byte("taken "))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 8, receiptTask())
+		w.members = w.members[:1]
+		var file []byte
+		_, config := compare(t, w, func(w *world, e *ended) {
+			await(t, func() bool {
+				files, _ := filepath.Glob(filepath.Join(w.dir, "receipts", "*"))
+				if len(files) == 1 {
+					file, _ = os.ReadFile(files[0])
+				}
+				return bytes.Contains(file, []byte("taken "))
+			})
 		})
+		path := filepath.Join(config.Directory, "receipts", fmt.Sprintf("%x", w.digest))
+		if err := os.WriteFile(path, file, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		fleet, err := client.NewFleet(config, w.members)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(fleet.Run(t.Context()), fleet.Close()); err != nil {
+			t.Fatal(err)
+		}
+		got, err := client.ReadFindings(config.Directory)
+		if err != nil || got.Compared != 1 || got.Found != 1 {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if _, err := os.Stat(path); !os.IsNotExist(err) {
+			t.Errorf("the file is still there: %v", err)
+		}
 	})
-	path := filepath.Join(config.Directory, "receipts", fmt.Sprintf("%x", w.digest))
-	if err := os.WriteFile(path, file, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	fleet, err := client.NewFleet(config, w.members)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(fleet.Run(t.Context()), fleet.Close()); err != nil {
-		t.Fatal(err)
-	}
-	got, err := client.ReadFindings(config.Directory)
-	if err != nil || got.Compared != 1 || got.Found != 1 {
-		t.Errorf("%+v, %v", got, err)
-	}
-	if _, err := os.Stat(path); !os.IsNotExist(err) {
-		t.Errorf("the file is still there: %v", err)
-	}
 }
 
 // A coordinator that tells nothing of a round, or cannot be reached for a while.
 func TestCoordinatorTellsNothing(t *testing.T) {
-	w := newWorld(t, 8, receiptTask())
-	w.members = w.members[:1]
-	got, _ := compare(t, w, func(w *world, e *ended) {
-		w.set(func(rw http.ResponseWriter, r *http.Request) bool {
-			if !strings.HasPrefix(r.URL.Path, "/v1/rounds/") {
-				return false
-			}
-			rw.WriteHeader(http.StatusNotFound)
-			return true
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 8, receiptTask())
+		w.members = w.members[:1]
+		got, _ := compare(t, w, func(w *world, e *ended) {
+			w.set(func(rw http.ResponseWriter, r *http.Request) bool {
+				if !strings.HasPrefix(r.URL.Path, "/v1/rounds/") {
+					return false
+				}
+				rw.WriteHeader(http.StatusNotFound)
+				return true
+			})
 		})
-	})
-	if got.Untold != 1 || got.Compared != 0 {
-		t.Errorf("%+v", got)
-	}
-	w = newWorld(t, 8, receiptTask())
-	w.members = w.members[:1]
-	fails := 0
-	got, _ = compare(t, w, func(w *world, e *ended) {
-		w.set(func(rw http.ResponseWriter, r *http.Request) bool {
-			if !strings.HasSuffix(r.URL.Path, "/receipts") || fails == 3 {
-				return false
-			}
-			switch fails++; fails {
-			case 1:
-				rw.WriteHeader(http.StatusServiceUnavailable)
-			case 2: // a connection that breaks within the list
-				rw.Header().Set("Content-Length", strconv.Itoa(1<<20))
-				rw.Write(w.told[r.URL.Path][:wire.ReceiptsHead+16])
-				panic(http.ErrAbortHandler)
-			case 3:
-				panic(http.ErrAbortHandler)
-			}
-			return true
+		if got.Untold != 1 || got.Compared != 0 {
+			t.Errorf("%+v", got)
+		}
+		w = newWorld(t, 8, receiptTask())
+		w.members = w.members[:1]
+		fails := 0
+		got, _ = compare(t, w, func(w *world, e *ended) {
+			w.set(func(rw http.ResponseWriter, r *http.Request) bool {
+				if !strings.HasSuffix(r.URL.Path, "/receipts") || fails == 3 {
+					return false
+				}
+				switch fails++; fails {
+				case 1:
+					rw.WriteHeader(http.StatusServiceUnavailable)
+				case 2: // a connection that breaks within the list
+					rw.Header().Set("Content-Length", strconv.Itoa(1<<20))
+					rw.Write(w.told[r.URL.Path][:wire.ReceiptsHead+16])
+					panic(http.ErrAbortHandler)
+				case 3:
+					panic(http.ErrAbortHandler)
+				}
+				return true
+			})
 		})
+		if fails != 3 || got.Compared != 1 || got.Found != 1 || got.Unfit != 0 {
+			t.Errorf("after %d failures: %+v", fails, got)
+		}
 	})
-	if fails != 3 || got.Compared != 1 || got.Found != 1 || got.Unfit != 0 {
-		t.Errorf("after %d failures: %+v", fails, got)
-	}
 }

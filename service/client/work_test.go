@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
@@ -30,14 +31,10 @@ func costly(name string) wire.Task {
 func TestCostlyTaskIsRefused(t *testing.T) {
 	p := policy()
 	p.MaxWork = 100 * time.Millisecond
-	begun := time.Now()
-	_, err := p.Agree(t.Context(), costly("one"))
+	_, err := p.Agree(t.Context(), costly("one")) // it would take minutes
 	var refused *pure.Refused
 	if !errors.As(err, &refused) || refused.Cause != pure.CausePolicy || !strings.Contains(refused.Detail, "to check") {
 		t.Errorf("error %v", err)
-	}
-	if took := time.Since(begun); took > 5*time.Second {
-		t.Errorf("it took %v to refuse", took)
 	}
 	// What costs nothing to see is seen first.
 	p.MaxModelBytes = 4
@@ -154,17 +151,20 @@ func TestTasksWithoutEnd(t *testing.T) {
 		}
 	}
 	t.Run("many", func(t *testing.T) {
-		var tasks []wire.Task
-		for i := range 1100 {
-			task := shuffleTask()
-			task.Name, task.MinReports = fmt.Sprint(i), 1 // too small a crowd
-			tasks = append(tasks, task)
-		}
-		if n := run(t, tasks, func(*client.JoinConfig) {}, says("1024 tasks were considered"))["GET task"]; n > 1024 {
-			t.Errorf("%d tasks were fetched", n)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			var tasks []wire.Task
+			for i := range 1100 {
+				task := shuffleTask()
+				task.Name, task.MinReports = fmt.Sprint(i), 1 // too small a crowd
+				tasks = append(tasks, task)
+			}
+			if n := run(t, tasks, func(*client.JoinConfig) {}, says("1024 tasks were considered"))["GET task"]; n > 1024 {
+				t.Errorf("%d tasks were fetched", n)
+			}
+		})
 	})
 	t.Run("costly", func(t *testing.T) {
+		// Not in a bubble, whose time stands still while something is computed.
 		var tasks []wire.Task
 		for i := range 40 {
 			tasks = append(tasks, costly(fmt.Sprint(i)))
@@ -173,10 +173,12 @@ func TestTasksWithoutEnd(t *testing.T) {
 	})
 	t.Run("none left", func(t *testing.T) {
 		// All members are in as many tasks as they may be: nothing is worth checking.
-		var tasks []wire.Task
-		tasks = append(tasks, costly("another"))
-		run(t, tasks, func(c *client.JoinConfig) { c.Policy.MaxWork = time.Hour }, says("max-tasks: 1"),
-			func(f *client.Fleet) { f.Took([32]byte{9}) })
+		synctest.Test(t, func(t *testing.T) {
+			var tasks []wire.Task
+			tasks = append(tasks, costly("another"))
+			run(t, tasks, func(c *client.JoinConfig) { c.Policy.MaxWork = time.Hour }, says("max-tasks: 1"),
+				func(f *client.Fleet) { f.Took([32]byte{9}) })
+		})
 	})
 }
 

@@ -17,10 +17,11 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/memnet"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	pure "github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/envelope"
@@ -31,7 +32,7 @@ import (
 )
 
 // world is the other roles as clients see them: two servers, their keys, and what
-// they were sent. Every answer can be tampered with.
+// they were sent. Every answer can be tampered with. It lives in a bubble.
 type world struct {
 	t           *testing.T
 	suite       wire.Suite
@@ -44,6 +45,7 @@ type world struct {
 	enrolment   wire.Enrolment
 	task        wire.Task
 	mechanism   randomizer.Randomizer
+	network     *memnet.Network
 	servers     [2]*httptest.Server
 	dir         string // of the last config
 
@@ -112,11 +114,9 @@ func newWorldOf(t *testing.T, suite wire.Suite, n int, task wire.Task) *world {
 			t.Fatal(err)
 		}
 	}
-	w.servers[0] = httptest.NewTLSServer(http.HandlerFunc(w.serveCoordinator))
-	w.servers[1] = httptest.NewTLSServer(http.HandlerFunc(w.serveShuffler))
-	for _, s := range w.servers {
-		t.Cleanup(s.Close)
-	}
+	w.network = memnet.New()
+	w.servers[0] = w.network.ServeTLS(t, http.HandlerFunc(w.serveCoordinator))
+	w.servers[1] = w.network.ServeTLS(t, http.HandlerFunc(w.serveShuffler))
 	return w
 }
 
@@ -146,11 +146,10 @@ func (w *world) config() client.JoinConfig {
 	}
 	return client.JoinConfig{Coordinator: w.servers[0].URL, Shuffler: w.servers[1].URL,
 		CoordinatorKey: w.coordinator.Public().(ed25519.PublicKey), ShufflerKey: w.operator.Public().(ed25519.PublicKey),
-		Roots: roots, Directory: dir, Policy: policy(), Accountant: new(account.Accountant), Tasks: [][32]byte{wire.Digest(w.task)}, Spread: -1}
+		Roots: roots, Dial: w.network.DialContext, Directory: dir, Policy: policy(), Accountant: accountant, Tasks: [][32]byte{wire.Digest(w.task)}, Spread: -1}
 }
 
-// roundTime is how long a round lasts unless a test says otherwise: enough on a machine that has much
-// else to do. A round ends sooner, with its last report.
+// roundTime is how long a round lasts unless a test says otherwise.
 const roundTime = time.Minute
 
 // fill adds to a pure announcement what a network needs.
@@ -245,17 +244,38 @@ func (w *world) wake() {
 // wait returns the reports once there are n; sooner it fails.
 func (w *world) wait(ctx context.Context, n int) map[wire.ID]wire.Report {
 	w.t.Helper()
+	w.until(ctx, func() bool { return len(w.reports) == n })
+	return w.reports
+}
+
+// until waits until ok, which is asked for after each request, holds.
+func (w *world) until(ctx context.Context, ok func() bool) {
+	w.t.Helper()
 	for {
 		w.mu.Lock()
-		got, changed := len(w.reports), w.changed
+		done, changed := ok(), w.changed
 		w.mu.Unlock()
-		if got == n {
-			return w.reports
+		if done {
+			return
 		}
 		select {
 		case <-ctx.Done():
-			w.t.Fatalf("%d reports, want %d: %v", got, n, context.Cause(ctx))
+			w.t.Fatalf("%d reports, requests %v: %v", len(w.reports), w.requests, context.Cause(ctx))
 		case <-changed:
+		}
+	}
+}
+
+// await lets the bubble's time pass until ok holds.
+func await(t *testing.T, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Hour); ; time.Sleep(time.Millisecond) {
+		synctest.Wait()
+		if ok() {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("it does not come")
 		}
 	}
 }
@@ -270,6 +290,7 @@ func (w *world) count(r *http.Request, what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.requests[r.Method+" "+what]++
+	w.wake()
 }
 
 func (w *world) hook() func(http.ResponseWriter, *http.Request) bool {

@@ -7,7 +7,10 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/riffle-dp/riffle/internal/memnet"
 )
 
 // slowBody gives one byte, and the rest after a while.
@@ -52,37 +55,40 @@ func afterBody(work time.Duration, got chan<- error) http.Handler {
 // A body that does not arrive within its time is cut off, and a handler that takes
 // long after it is there is not, over either protocol.
 func TestSlowBodiesAndSlowHandlers(t *testing.T) {
-	server, pin := certificate(t)
-	got := make(chan error, 1)
-	_, url, _ := start(t, ServerConfig{Certificate: server, Transfer: 700 * time.Millisecond, MaxWait: 10 * time.Second,
-		Handler: afterBody(1100*time.Millisecond, got)})
-	for _, two := range []bool{false, true} {
-		c := newClient(t, ClientConfig{Pins: []Pin{pin}})
-		if !two {
-			onlyHTTP1(c)
-		}
-		post := func(path string, body io.Reader) error {
-			req, err := http.NewRequestWithContext(t.Context(), "POST", url+path, body)
-			if err != nil {
-				t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		network := memnet.New()
+		server, pin := certificate(t)
+		got := make(chan error, 1)
+		_, url, _ := start(t, network, ServerConfig{Certificate: server, Transfer: 700 * time.Millisecond, MaxWait: 10 * time.Second,
+			Handler: afterBody(1100*time.Millisecond, got)})
+		for _, two := range []bool{false, true} {
+			c := newClient(t, network, ClientConfig{Pins: []Pin{pin}})
+			if !two {
+				onlyHTTP1(c)
 			}
-			req.ContentLength = 2
-			res, err := c.Do(req)
-			if err == nil {
-				if two != (res.ProtoMajor == 2) {
-					t.Errorf("protocol %s", res.Proto)
+			post := func(path string, body io.Reader) error {
+				req, err := http.NewRequestWithContext(t.Context(), "POST", url+path, body)
+				if err != nil {
+					t.Fatal(err)
 				}
-				res.Body.Close()
+				req.ContentLength = 2
+				res, err := c.Do(req)
+				if err == nil {
+					if two != (res.ProtoMajor == 2) {
+						t.Errorf("protocol %s", res.Proto)
+					}
+					res.Body.Close()
+				}
+				return <-got
 			}
-			return <-got
+			if err := post("/", &slowBody{pause: 1500 * time.Millisecond}); err == nil {
+				t.Errorf("HTTP/2 %t: a body that is too slow was read", two)
+			}
+			if err := post("/slow", strings.NewReader("ab")); err != nil {
+				t.Errorf("HTTP/2 %t: a handler that waits: %v", two, err)
+			}
 		}
-		if err := post("/", &slowBody{pause: 1500 * time.Millisecond}); err == nil {
-			t.Errorf("HTTP/2 %t: a body that is too slow was read", two)
-		}
-		if err := post("/slow", strings.NewReader("ab")); err != nil {
-			t.Errorf("HTTP/2 %t: a handler that waits: %v", two, err)
-		}
-	}
+	})
 }
 
 // counted is a response writer that counts its deadlines.
@@ -97,17 +103,20 @@ func (c *counted) SetWriteDeadline(time.Time) error { c.set++; return nil }
 // Over HTTP/2 each deadline is a message between goroutines: there is none beside what
 // the server sets itself.
 func TestDeadlinesAreSetOnce(t *testing.T) {
-	s, _, _ := start(t, ServerConfig{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })})
-	for major, most := range map[int]int{1: 0, 2: 0} {
-		r := httptest.NewRequest("POST", "/", strings.NewReader("body"))
-		r.ProtoMajor = major
-		w := &counted{ResponseRecorder: httptest.NewRecorder()}
-		s.http.Handler.ServeHTTP(w, r)
-		if w.set > most {
-			t.Errorf("HTTP/%d: %d deadlines set", major, w.set)
+	synctest.Test(t, func(t *testing.T) {
+		network := memnet.New()
+		s, _, _ := start(t, network, ServerConfig{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })})
+		for major, most := range map[int]int{1: 0, 2: 0} {
+			r := httptest.NewRequest("POST", "/", strings.NewReader("body"))
+			r.ProtoMajor = major
+			w := &counted{ResponseRecorder: httptest.NewRecorder()}
+			s.http.Handler.ServeHTTP(w, r)
+			if w.set > most {
+				t.Errorf("HTTP/%d: %d deadlines set", major, w.set)
+			}
 		}
-	}
-	if s.http.ReadTimeout <= 0 || s.http.WriteTimeout < s.http.ReadTimeout {
-		t.Errorf("server's deadlines %v, %v", s.http.ReadTimeout, s.http.WriteTimeout)
-	}
+		if s.http.ReadTimeout <= 0 || s.http.WriteTimeout < s.http.ReadTimeout {
+			t.Errorf("server's deadlines %v, %v", s.http.ReadTimeout, s.http.WriteTimeout)
+		}
+	})
 }

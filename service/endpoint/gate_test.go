@@ -18,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/riffle-dp/riffle/internal/memnet"
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
@@ -377,9 +378,9 @@ func TestAnnouncedBodiesTakeNoMemory(t *testing.T) {
 }
 
 // settings are what a server tells over HTTP/2 first.
-func settings(t *testing.T, address string) map[uint16]uint32 {
+func settings(t *testing.T, network *memnet.Network, address string) map[uint16]uint32 {
 	t.Helper()
-	c, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	c, err := dialTLS(t, network, address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -405,13 +406,16 @@ func settings(t *testing.T, address string) map[uint16]uint32 {
 }
 
 func TestHTTP2IsSmall(t *testing.T) {
-	s, _, _ := start(t, ServerConfig{Handler: http.NotFoundHandler()})
-	got := settings(t, s.Address)
-	for id, want := range map[uint16]uint32{3: 8, 4: 64 << 10, 5: 16 << 10} { // streams, window, frame
-		if got[id] != want {
-			t.Errorf("setting %d is %d, want %d", id, got[id], want)
+	synctest.Test(t, func(t *testing.T) {
+		network := memnet.New()
+		s, _, _ := start(t, network, ServerConfig{Handler: http.NotFoundHandler()})
+		got := settings(t, network, s.Address)
+		for id, want := range map[uint16]uint32{3: 8, 4: 64 << 10, 5: 16 << 10} { // streams, window, frame
+			if got[id] != want {
+				t.Errorf("setting %d is %d, want %d", id, got[id], want)
+			}
 		}
-	}
+	})
 }
 
 // heldBody gives one byte, and the other when it may.
@@ -433,87 +437,92 @@ func (b *heldBody) Read(p []byte) (int, error) {
 
 // A body slower than the least rate is cut, and not a handler that waits.
 func TestLeastRateOfABody(t *testing.T) {
-	server, pin := certificate(t)
-	got := make(chan error, 1)
-	_, url, _ := start(t, ServerConfig{Certificate: server, bodyGrace: 500 * time.Millisecond,
-		Handler: afterBody(800*time.Millisecond, got)})
-	for _, two := range []bool{false, true} {
-		c := newClient(t, ClientConfig{Pins: []Pin{pin}})
-		if !two {
-			onlyHTTP1(c)
-		}
-		for path, slow := range map[string]bool{"/": true, "/slow": false} {
-			var body io.Reader = strings.NewReader("ab")
-			held, sent := make(chan struct{}), make(chan struct{})
-			if slow {
-				body = &heldBody{held: held}
+	synctest.Test(t, func(t *testing.T) {
+		network := memnet.New()
+		server, pin := certificate(t)
+		got := make(chan error, 1)
+		_, url, _ := start(t, network, ServerConfig{Certificate: server, Handler: afterBody(bodyGrace*2, got)})
+		for _, two := range []bool{false, true} {
+			c := newClient(t, network, ClientConfig{Pins: []Pin{pin}})
+			if !two {
+				onlyHTTP1(c)
 			}
-			req, err := http.NewRequestWithContext(t.Context(), "POST", url+path, body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			req.ContentLength = 2
-			go func() {
-				defer close(sent)
-				if resp, err := c.Do(req); err == nil {
-					resp.Body.Close()
+			for path, slow := range map[string]bool{"/": true, "/slow": false} {
+				var body io.Reader = strings.NewReader("ab")
+				held, sent := make(chan struct{}), make(chan struct{})
+				if slow {
+					body = &heldBody{held: held}
 				}
-			}()
-			if err = <-got; slow != (err != nil) {
-				t.Errorf("HTTP/2 %t, slow %t: %v", two, slow, err)
+				req, err := http.NewRequestWithContext(t.Context(), "POST", url+path, body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.ContentLength = 2
+				go func() {
+					defer close(sent)
+					if resp, err := c.Do(req); err == nil {
+						resp.Body.Close()
+					}
+				}()
+				if err = <-got; slow != (err != nil) {
+					t.Errorf("HTTP/2 %t, slow %t: %v", two, slow, err)
+				}
+				close(held)
+				<-sent
 			}
-			close(held)
-			<-sent
 		}
-	}
+	})
 }
 
 // Strangers who fill their share do not keep a newcomer of their own address out,
 // and who has proved itself keeps its connection.
 func TestStrangersOfOneAddress(t *testing.T) {
-	server, pin := certificate(t)
-	s, url, _ := start(t, ServerConfig{Certificate: server, MaxConns: 80, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		Prove(r.Context(), 1)
-		_, _ = io.WriteString(w, r.RemoteAddr)
-	})})
-	known := newClient(t, ClientConfig{Pins: []Pin{pin}})
-	ask := func(c *http.Client) (string, error) {
-		resp, err := c.Get(url)
-		if err != nil {
-			return "", err
+	synctest.Test(t, func(t *testing.T) {
+		network := memnet.New()
+		server, pin := certificate(t)
+		s, url, _ := start(t, network, ServerConfig{Certificate: server, MaxConns: 80, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			Prove(r.Context(), 1)
+			_, _ = io.WriteString(w, r.RemoteAddr)
+		})})
+		known := newClient(t, network, ClientConfig{Pins: []Pin{pin}})
+		ask := func(c *http.Client) (string, error) {
+			resp, err := c.Get(url)
+			if err != nil {
+				return "", err
+			}
+			defer resp.Body.Close()
+			b, err := io.ReadAll(resp.Body)
+			return string(b), err
 		}
-		defer resp.Body.Close()
-		b, err := io.ReadAll(resp.Body)
-		return string(b), err
-	}
-	first, err := ask(known)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 40 { // four shares
-		c, err := net.Dial("tcp", s.Address)
+		first, err := ask(known)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
-	}
-	newcomer := newClient(t, ClientConfig{Pins: []Pin{pin}})
-	begun := time.Now()
-	for {
-		if _, err = ask(newcomer); err == nil || time.Since(begun) > 2*time.Minute {
-			break
+		for range 40 { // four shares
+			c, err := network.DialContext(t.Context(), "tcp", s.Address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
 		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	if err != nil {
-		t.Errorf("a newcomer was not served: %v", err)
-	}
-	if again, err := ask(known); err != nil || again != first {
-		t.Errorf("who was known has lost its connection: %q, before %q, %v", again, first, err)
-	}
-	if s.gate.closed.Load()+s.gate.turned.Load() < 30 {
-		t.Errorf("%d closed, %d turned away", s.gate.closed.Load(), s.gate.turned.Load())
-	}
+		newcomer := newClient(t, network, ClientConfig{Pins: []Pin{pin}})
+		begun := time.Now()
+		for {
+			if _, err = ask(newcomer); err == nil || time.Since(begun) > 2*time.Minute {
+				break
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		if err != nil {
+			t.Errorf("a newcomer was not served: %v", err)
+		}
+		if again, err := ask(known); err != nil || again != first {
+			t.Errorf("who was known has lost its connection: %q, before %q, %v", again, first, err)
+		}
+		if s.gate.closed.Load()+s.gate.turned.Load() < 30 {
+			t.Errorf("%d closed, %d turned away", s.gate.closed.Load(), s.gate.turned.Load())
+		}
+	})
 }
 
 // What strangers of an address send is read at their part of its rate, each at an
@@ -560,89 +569,98 @@ func TestStrangersAreReadSlowly(t *testing.T) {
 // Answers that are not taken in are requests under way: an address has no more of
 // them than its share.
 func TestUnreadAnswers(t *testing.T) {
-	s, _, _ := start(t, ServerConfig{MaxConns: 80, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "answer") })})
-	c, err := tls.Dial("tcp", s.Address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	// A window of 0, and two requests: method GET, scheme https, path /, authority a.
-	b := append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), 0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0)
-	for id := byte(1); id <= 3; id += 2 {
-		b = append(b, 0, 0, 6, 1, 5, 0, 0, 0, id, 0x82, 0x87, 0x84, 0x01, 1, 'a')
-	}
-	if _, err := c.Write(b); err != nil {
-		t.Fatal(err)
-	}
-	_ = c.SetReadDeadline(time.Now().Add(2 * time.Minute))
-	for headers := 0; headers < 2; { // of both answers
-		var head [9]byte
-		if _, err := io.ReadFull(c, head[:]); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		network := memnet.New()
+		s, _, _ := start(t, network, ServerConfig{MaxConns: 80, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "answer") })})
+		c, err := dialTLS(t, network, s.Address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.CopyN(io.Discard, c, int64(head[0])<<16|int64(head[1])<<8|int64(head[2])); err != nil {
+		defer c.Close()
+		// A window of 0, and two requests: method GET, scheme https, path /, authority a.
+		b := append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), 0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0)
+		for id := byte(1); id <= 3; id += 2 {
+			b = append(b, 0, 0, 6, 1, 5, 0, 0, 0, id, 0x82, 0x87, 0x84, 0x01, 1, 'a')
+		}
+		if _, err := c.Write(b); err != nil {
 			t.Fatal(err)
 		}
-		if head[3] == 1 {
-			headers++
+		_ = c.SetReadDeadline(time.Now().Add(2 * time.Minute))
+		for headers := 0; headers < 2; { // of both answers
+			var head [9]byte
+			if _, err := io.ReadFull(c, head[:]); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.CopyN(io.Discard, c, int64(head[0])<<16|int64(head[1])<<8|int64(head[2])); err != nil {
+				t.Fatal(err)
+			}
+			if head[3] == 1 {
+				headers++
+			}
 		}
-	}
-	time.Sleep(100 * time.Millisecond) // the handlers have returned
-	s.gate.mu.Lock()
-	under := s.gate.used[requests]
-	s.gate.mu.Unlock()
-	if under != 2 {
-		t.Errorf("%d requests are under way, want 2", under)
-	}
+		synctest.Wait() // the handlers have returned
+		s.gate.mu.Lock()
+		under := s.gate.used[requests]
+		s.gate.mu.Unlock()
+		if under != 2 {
+			t.Errorf("%d requests are under way, want 2", under)
+		}
+	})
 }
 
 // No request passes the limits by, also none that net/http would answer itself.
 func TestOptionsAreCounted(t *testing.T) {
-	var asked atomic.Int64
-	s, _, _ := start(t, ServerConfig{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
-		if visitOf(r.Context()) == nil {
-			t.Error("a request that is not counted")
+	synctest.Test(t, func(t *testing.T) {
+		network := memnet.New()
+		var asked atomic.Int64
+		s, _, _ := start(t, network, ServerConfig{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked.Add(1)
+			if visitOf(r.Context()) == nil {
+				t.Error("a request that is not counted")
+			}
+		})})
+		c, err := dialTLS(t, network, s.Address, &tls.Config{InsecureSkipVerify: true})
+		if err != nil {
+			t.Fatal(err)
 		}
-	})})
-	c, err := tls.Dial("tcp", s.Address, &tls.Config{InsecureSkipVerify: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
-	if _, err := io.WriteString(c, "OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(io.Discard, c); err != nil {
-		t.Fatal(err)
-	}
-	if asked.Load() != 1 {
-		t.Errorf("OPTIONS * reached the handler %d times", asked.Load())
-	}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
+		if _, err := io.WriteString(c, "OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, c); err != nil {
+			t.Fatal(err)
+		}
+		if asked.Load() != 1 {
+			t.Errorf("OPTIONS * reached the handler %d times", asked.Load())
+		}
+	})
 }
 
 // What nobody reads is not taken in: a poll that waits would keep it in memory.
 func TestQuestionsHaveNoBody(t *testing.T) {
-	_, url, _ := start(t, ServerConfig{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a body that nobody reads") })})
-	for _, version := range []string{"h2", "http/1.1"} {
-		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: version == "h2"}
-		for _, body := range []io.Reader{strings.NewReader("body"), io.MultiReader(strings.NewReader("body"))} { // of known length, and not
-			q, err := http.NewRequest(http.MethodGet, url, body)
-			if err != nil {
-				t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		network := memnet.New()
+		_, url, _ := start(t, network, ServerConfig{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a body that nobody reads") })})
+		for _, version := range []string{"h2", "http/1.1"} {
+			transport := &http.Transport{DialContext: network.DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: version == "h2"}
+			for _, body := range []io.Reader{strings.NewReader("body"), io.MultiReader(strings.NewReader("body"))} { // of known length, and not
+				q, err := http.NewRequest(http.MethodGet, url, body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp, err := transport.RoundTrip(q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp.Body.Close()
+				if resp.StatusCode != http.StatusBadRequest {
+					t.Errorf("%s: %s", version, resp.Status)
+				}
 			}
-			resp, err := transport.RoundTrip(q)
-			if err != nil {
-				t.Fatal(err)
-			}
-			resp.Body.Close()
-			if resp.StatusCode != http.StatusBadRequest {
-				t.Errorf("%s: %s", version, resp.Status)
-			}
+			transport.CloseIdleConnections()
 		}
-		transport.CloseIdleConnections()
-	}
+	})
 }
 
 // Hold and Prove of a request that came over no server are allowed all.
@@ -655,39 +673,39 @@ func TestHandlersAlone(t *testing.T) {
 
 // On this machine only, one connection more closes the oldest.
 func TestLimitListener(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	limited := LimitListener(l, 2)
-	defer limited.Close()
-	accepted := make(chan net.Conn, 3)
-	go func() {
-		for {
-			c, err := limited.Accept()
-			if err != nil {
-				return
+	synctest.Test(t, func(t *testing.T) {
+		network := memnet.New()
+		l := network.Listen()
+		limited := LimitListener(l, 2)
+		defer limited.Close()
+		accepted := make(chan net.Conn, 3)
+		go func() {
+			for {
+				c, err := limited.Accept()
+				if err != nil {
+					return
+				}
+				accepted <- c
 			}
-			accepted <- c
+		}()
+		var mine []net.Conn
+		for i := range 3 {
+			if i == 2 {
+				time.Sleep(welcome)
+			}
+			c, err := network.DialContext(t.Context(), "tcp", l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			mine = append(mine, c)
+			defer (<-accepted).Close()
 		}
-	}()
-	var mine []net.Conn
-	for i := range 3 {
-		if i == 2 {
-			time.Sleep(welcome)
+		_ = mine[0].SetReadDeadline(time.Now().Add(2 * time.Minute))
+		if _, err := mine[0].Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "timeout") {
+			t.Errorf("the oldest is open: %v", err)
 		}
-		c, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		mine = append(mine, c)
-		defer (<-accepted).Close()
-	}
-	_ = mine[0].SetReadDeadline(time.Now().Add(2 * time.Minute))
-	if _, err := mine[0].Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "timeout") {
-		t.Errorf("the oldest is open: %v", err)
-	}
+	})
 }
 
 // What a refused body is called does not end a client's part: it comes again.

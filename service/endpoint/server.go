@@ -71,10 +71,11 @@ const (
 	frameBuffer  = 16 << 10
 )
 
-// ServerConfig configures an HTTPS server. Address, Certificate and Handler are required.
+// ServerConfig configures an HTTPS server. Address or Listener, Certificate and Handler are required.
 type ServerConfig struct {
 	Name        string // the server's name in logs
 	Address     string
+	Listener    net.Listener // takes connections in place of one at Address
 	Certificate tls.Certificate
 	// Peers lists the keys that may connect; others fail in the handshake. nil: no
 	// certificate is asked for. Peer returns the name of a request's peer.
@@ -98,8 +99,6 @@ type ServerConfig struct {
 	Transfer time.Duration
 	Grace    time.Duration // time for requests under way at a stop; default 10 s
 	Log      *slog.Logger  // Required.
-
-	bodyGrace time.Duration // shorter in tests
 }
 
 // server serves requests until its context ends.
@@ -147,7 +146,6 @@ func NewServer(c ServerConfig) (*server, error) {
 	c.MaxWait = cmp.Or(c.MaxWait, DefaultMaxWait)
 	c.Transfer = cmp.Or(c.Transfer, 60*time.Second)
 	c.Grace = cmp.Or(c.Grace, DefaultGrace)
-	c.bodyGrace = cmp.Or(c.bodyGrace, bodyGrace)
 	s := &server{config: c, pages: callers}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.gate = newGate(amounts{int64(c.MaxConns), max(minRequests, requestsPerConn*int64(c.MaxConns)), maxHeld}, c.Share)
@@ -177,11 +175,12 @@ func NewServer(c ServerConfig) (*server, error) {
 	} else {
 		s.http.HTTP2.MaxReceiveBufferPerConnection, s.http.HTTP2.MaxReceiveBufferPerStream = streamBuffer, streamBuffer
 	}
-	l, err := net.Listen("tcp", c.Address)
-	if err != nil {
-		return nil, fmt.Errorf("endpoint: %s: %v", c.Name, err)
+	if c.Listener == nil {
+		if c.Listener, err = net.Listen("tcp", c.Address); err != nil {
+			return nil, fmt.Errorf("endpoint: %s: %v", c.Name, err)
+		}
 	}
-	s.listener, s.Address = &gateListener{l, s.gate}, l.Addr().String()
+	s.listener, s.Address = &gateListener{c.Listener, s.gate}, c.Listener.Addr().String()
 	return s, nil
 }
 
@@ -377,7 +376,7 @@ func (s *server) body(w http.ResponseWriter, r *http.Request, v *visit) {
 	// The server's own deadline is Transfer, which net/http lifts once the body has arrived. Over
 	// HTTP/2 each deadline costs a message between goroutines, so an earlier one is set by a
 	// timer, only when it has passed.
-	if d := s.config.bodyGrace + time.Duration(size)*time.Second/minRate; d < s.config.Transfer {
+	if d := bodyGrace + time.Duration(size)*time.Second/minRate; d < s.config.Transfer {
 		v.slow = time.AfterFunc(d, b.cut)
 	}
 	r.Body = b

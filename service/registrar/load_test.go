@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/riffle-dp/riffle/protocol/token"
@@ -25,6 +26,7 @@ type slowStore struct {
 	*tokenStore
 	mu               sync.Mutex
 	reads, now, most int
+	takes            time.Duration                 // a read
 	gate             atomic.Pointer[chan struct{}] // if there is one, a read ends when something is taken from it
 }
 
@@ -42,6 +44,7 @@ func (s *slowStore) GetObject(ctx context.Context, name string) ([]byte, error) 
 	s.most = max(s.most, s.now)
 	s.mu.Unlock()
 	defer func() { s.mu.Lock(); s.now--; s.mu.Unlock() }()
+	time.Sleep(s.takes)
 	if gate := s.gate.Load(); gate != nil {
 		select {
 		case *gate <- struct{}{}:
@@ -93,64 +96,70 @@ func (o *office) get(ctx context.Context, id wire.ID) int {
 // Loading an epoch takes the time and the memory of all its keys. However many strangers ask for one
 // after a restart, it is loaded once.
 func TestStrangersLoadAnEpochOnce(t *testing.T) {
-	o := newOffice(t)
-	slow := o.withEpochs(1)
-	gate := make(chan struct{})
-	slow.gate.Store(&gate)
-	const strangers = 200
-	codes := make(chan int, strangers)
-	for range strangers {
-		go func() { codes <- o.get(t.Context(), wire.ID{9, 0}) }()
-	}
-	// Who gives up does not wait for the load.
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if code := o.get(ctx, wire.ID{9, 0}); code != http.StatusServiceUnavailable {
-		t.Errorf("a stranger who has gone: %d", code)
-	}
-	<-gate
-	for range strangers {
-		select {
-		case code := <-codes:
-			if code != http.StatusOK {
-				t.Errorf("%d", code)
-			}
-		case <-gate:
-			t.Fatal("it is loaded twice")
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t)
+		slow := o.withEpochs(1)
+		gate := make(chan struct{})
+		slow.gate.Store(&gate)
+		const strangers = 200
+		codes := make(chan int, strangers)
+		for range strangers {
+			go func() { codes <- o.get(t.Context(), wire.ID{9, 0}) }()
 		}
-	}
+		// Who gives up does not wait for the load.
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if code := o.get(ctx, wire.ID{9, 0}); code != http.StatusServiceUnavailable {
+			t.Errorf("a stranger who has gone: %d", code)
+		}
+		<-gate
+		for range strangers {
+			select {
+			case code := <-codes:
+				if code != http.StatusOK {
+					t.Errorf("%d", code)
+				}
+			case <-gate:
+				t.Fatal("it is loaded twice")
+			}
+		}
+	})
 }
 
 // A stranger who asks for many epochs in turn cannot keep the registrar busy with loading, nor keep
 // an enrolled client from its own.
 func TestStrangersCannotHaveEpochsLoadedInTurn(t *testing.T) {
-	o := newOffice(t)
-	slow := o.withEpochs(mostLoaded + 2)
-	refused := 0
-	for i := range 600 {
-		switch code := o.get(t.Context(), wire.ID{9, byte(i % (mostLoaded + 2))}); code {
-		case http.StatusOK:
-		case http.StatusServiceUnavailable:
-			refused++
-		default:
-			t.Fatal(code)
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t)
+		slow := o.withEpochs(mostLoaded + 2)
+		slow.takes = 10 * time.Millisecond
+		refused := 0
+		for i := range 600 {
+			time.Sleep(time.Millisecond)
+			switch code := o.get(t.Context(), wire.ID{9, byte(i % (mostLoaded + 2))}); code {
+			case http.StatusOK:
+			case http.StatusServiceUnavailable:
+				refused++
+			default:
+				t.Fatal(code)
+			}
 		}
-	}
-	if n := slow.count(); n > 300 || refused == 0 {
-		t.Errorf("600 questions: %d loads, %d refused", n, refused)
-	}
-	before := slow.count()
-	for range 100 {
-		if code := o.get(t.Context(), wire.ID{8}); code != http.StatusNotFound {
-			t.Fatalf("an invented epoch: %d", code)
+		if n := slow.count(); n > 300 || refused == 0 {
+			t.Errorf("600 questions: %d loads, %d refused", n, refused)
 		}
-	}
-	if slow.count() != before {
-		t.Error("invented epochs are loaded")
-	}
-	if code, b := o.post(bytes.NewReader(o.body(o.client, 1))); code != http.StatusOK {
-		t.Errorf("an enrolled client: %d %s", code, b)
-	}
+		before := slow.count()
+		for range 100 {
+			if code := o.get(t.Context(), wire.ID{8}); code != http.StatusNotFound {
+				t.Fatalf("an invented epoch: %d", code)
+			}
+		}
+		if slow.count() != before {
+			t.Error("invented epochs are loaded")
+		}
+		if code, b := o.post(bytes.NewReader(o.body(o.client, 1))); code != http.StatusOK {
+			t.Errorf("an enrolled client: %d %s", code, b)
+		}
+	})
 }
 
 // failing fails the first writes of objects.
@@ -171,47 +180,51 @@ func (s *failing) PutObject(ctx context.Context, name string, b []byte) error {
 
 // Keys that could not be stored are made again when the coordinator asks again.
 func TestKeysAreMadeAgain(t *testing.T) {
-	o := newOffice(t)
-	if err := o.stop(); err != nil {
-		t.Fatal(err)
-	}
-	o.failing = &failing{storage: o.store, left: 1}
-	if err := o.start(); err != nil {
-		t.Fatal(err)
-	}
-	id := tokenEpoch
-	defer func() { tokenEpoch = id }()
-	tokenEpoch = wire.ID{7}
-	o.agree()
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t)
+		if err := o.stop(); err != nil {
+			t.Fatal(err)
+		}
+		o.failing = &failing{storage: o.store, left: 1}
+		if err := o.start(); err != nil {
+			t.Fatal(err)
+		}
+		id := tokenEpoch
+		defer func() { tokenEpoch = id }()
+		tokenEpoch = wire.ID{7}
+		o.agree()
+	})
 }
 
 // Clients that have the same tokens signed over and over, which is dear, keep nobody from his first
 // ones; another request for granted tokens is refused without waiting.
 func TestRepeatedRequestsWaitForNewOnes(t *testing.T) {
-	o := newOffice(t)
-	good := o.body(o.client, 1)
-	if code, b := o.post(bytes.NewReader(good)); code != http.StatusOK {
-		t.Fatalf("%d %s", code, b)
-	}
-	o.s.tokens.repeat <- struct{}{} // as one who is being answered again
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	w := httptest.NewRecorder()
-	o.http.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "POST", "/v1/tokens", bytes.NewReader(good)))
-	if w.Body.Len() != 0 {
-		t.Error("two are answered again at a time")
-	}
-	if code, b := o.post(bytes.NewReader(o.body(seedKey(3), 2))); code != http.StatusOK {
-		t.Errorf("a client's first request: %d %s", code, b)
-	}
-	for range cap(o.s.tokens.slots) {
-		o.s.tokens.slots <- struct{}{}
-	}
-	late, end := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer end()
-	w = httptest.NewRecorder()
-	o.http.ServeHTTP(w, httptest.NewRequestWithContext(late, "POST", "/v1/tokens", bytes.NewReader(o.body(o.client, 2))))
-	if w.Code != http.StatusConflict {
-		t.Errorf("other tokens: %d", w.Code)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t)
+		good := o.body(o.client, 1)
+		if code, b := o.post(bytes.NewReader(good)); code != http.StatusOK {
+			t.Fatalf("%d %s", code, b)
+		}
+		o.s.tokens.repeat <- struct{}{} // as one who is being answered again
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		w := httptest.NewRecorder()
+		o.http.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "POST", "/v1/tokens", bytes.NewReader(good)))
+		if w.Body.Len() != 0 {
+			t.Error("two are answered again at a time")
+		}
+		if code, b := o.post(bytes.NewReader(o.body(seedKey(3), 2))); code != http.StatusOK {
+			t.Errorf("a client's first request: %d %s", code, b)
+		}
+		for range cap(o.s.tokens.slots) {
+			o.s.tokens.slots <- struct{}{}
+		}
+		late, end := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer end()
+		w = httptest.NewRecorder()
+		o.http.ServeHTTP(w, httptest.NewRequestWithContext(late, "POST", "/v1/tokens", bytes.NewReader(o.body(o.client, 2))))
+		if w.Code != http.StatusConflict {
+			t.Errorf("other tokens: %d", w.Code)
+		}
+	})
 }

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
@@ -184,9 +185,17 @@ func seedKey(n byte) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{n}, 32))
 }
 
+// opened is the store of an office that has just been opened: an epoch's keys are dear.
+var opened *tokenStore
+
+// newOffice opens an office in a bubble. All bubbles begin at the same time.
 func newOffice(t *testing.T, changes ...func(*office)) *office {
 	t.Helper()
 	o := &office{t: t, store: newTokenStore(), mark: mark.File(filepath.Join(t.TempDir(), "mark")), key: seedKey(1), client: seedKey(2)}
+	again := opened != nil && changes == nil
+	if again {
+		o.store = opened.clone()
+	}
 	for _, f := range changes {
 		f(o)
 	}
@@ -196,10 +205,14 @@ func newOffice(t *testing.T, changes ...func(*office)) *office {
 	if err := o.start(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := o.s.change(t.Context(), time.Now(), 0, []ed25519.PublicKey{o.client.Public().(ed25519.PublicKey), seedKey(3).Public().(ed25519.PublicKey)}, nil); err != nil {
-		t.Fatal(err)
+	if !again {
+		if _, err := o.s.change(t.Context(), time.Now(), 0, []ed25519.PublicKey{o.client.Public().(ed25519.PublicKey), seedKey(3).Public().(ed25519.PublicKey)}, nil); err != nil {
+			t.Fatal(err)
+		}
 	}
-	o.agree()
+	if o.agree(); changes == nil {
+		opened = o.store.clone()
+	}
 	return o
 }
 
@@ -222,41 +235,39 @@ func (o *office) start() error {
 	o.s, o.stop = s, sync.OnceValue(func() error { cancel(); return <-done })
 	o.t.Cleanup(func() { _ = o.stop() })
 	o.http, o.peers, _ = s.Handlers()
-	for !s.running.Load() {
-		select {
-		case err := <-done:
-			done <- err
-			return err
-		case <-time.After(time.Millisecond):
-		}
+	if synctest.Wait(); s.running.Load() {
+		return nil
 	}
-	return nil
+	err = <-done
+	done <- err
+	return err
 }
 
-// agree waits for the epoch's keys.
+// agree asks for the epoch's keys until they are made.
 func (o *office) agree() {
 	o.t.Helper()
-	for tries := 0; ; tries++ {
-		q := endpoint.WithPeer(httptest.NewRequest("PUT", fmt.Sprintf("/v1/epochs/%x?rounds=2&messages=1", tokenEpoch), nil), Coordinator)
+	ask := func() *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
-		o.peers.ServeHTTP(w, q)
-		if w.Code == http.StatusServiceUnavailable && tries < 60000 {
-			time.Sleep(5 * time.Millisecond)
-			continue
+		o.peers.ServeHTTP(w, endpoint.WithPeer(httptest.NewRequest("PUT", fmt.Sprintf("/v1/epochs/%x?rounds=2&messages=1", tokenEpoch), nil), Coordinator))
+		return w
+	}
+	w := ask()
+	for range 3 { // the first keys may fail to be stored
+		if synctest.Wait(); w.Code == http.StatusServiceUnavailable {
+			w = ask()
 		}
-		message, err := wire.Verify(o.key.Public().(ed25519.PublicKey), wire.LabelTokenKeys, w.Body.Bytes())
-		if err != nil {
-			o.t.Fatalf("%d %s: %v", w.Code, w.Body, err)
-		}
-		m, err := wire.Decode[wire.TokenKeys](message)
-		if err != nil {
-			o.t.Fatal(err)
-		}
-		o.task = wire.Task{Population: tokenPopulation, Participation: dp.Once, Rounds: 2, Tokens: wire.Tokens{Epoch: tokenEpoch, Keys: wire.Digest(m)}}
-		if o.keys, err = token.ForTask(m, o.task); err != nil {
-			o.t.Fatal(err)
-		}
-		return
+	}
+	message, err := wire.Verify(o.key.Public().(ed25519.PublicKey), wire.LabelTokenKeys, w.Body.Bytes())
+	if err != nil {
+		o.t.Fatalf("%d %s: %v", w.Code, w.Body, err)
+	}
+	m, err := wire.Decode[wire.TokenKeys](message)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.task = wire.Task{Population: tokenPopulation, Participation: dp.Once, Rounds: 2, Tokens: wire.Tokens{Epoch: tokenEpoch, Keys: wire.Digest(m)}}
+	if o.keys, err = token.ForTask(m, o.task); err != nil {
+		o.t.Fatal(err)
 	}
 }
 
@@ -279,102 +290,106 @@ func (o *office) post(body io.Reader) (int, []byte) {
 // A client gets tokens once: the same request is answered again in the same way, another one is
 // refused, also after a restart.
 func TestTokensAreGrantedOnce(t *testing.T) {
-	o := newOffice(t)
-	code, answer := o.post(bytes.NewReader(o.body(o.client, 1)))
-	if code != http.StatusOK {
-		t.Fatalf("%d %s", code, answer)
-	}
-	flat, err := token.NewPending(o.keys, wire.Digest(o.task), [32]byte{1}).Finish(nil, 0, answer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	one := [wire.TokenBytes]byte(flat)
-	if !o.keys.Verify(wire.Digest(o.task), 1, 0, &one) {
-		t.Error("the token does not hold")
-	}
-	for _, restart := range []bool{false, true} {
-		if restart {
-			if err := o.stop(); err != nil {
-				t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t)
+		code, answer := o.post(bytes.NewReader(o.body(o.client, 1)))
+		if code != http.StatusOK {
+			t.Fatalf("%d %s", code, answer)
+		}
+		flat, err := token.NewPending(o.keys, wire.Digest(o.task), [32]byte{1}).Finish(nil, 0, answer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := [wire.TokenBytes]byte(flat)
+		if !o.keys.Verify(wire.Digest(o.task), 1, 0, &one) {
+			t.Error("the token does not hold")
+		}
+		for _, restart := range []bool{false, true} {
+			if restart {
+				if err := o.stop(); err != nil {
+					t.Fatal(err)
+				}
+				if err := o.start(); err != nil {
+					t.Fatal(err)
+				}
 			}
-			if err := o.start(); err != nil {
-				t.Fatal(err)
+			if code, again := o.post(bytes.NewReader(o.body(o.client, 1))); code != http.StatusOK || !bytes.Equal(again, answer) {
+				t.Errorf("the same request again (restart %t): %d", restart, code)
+			}
+			if code, b := o.post(bytes.NewReader(o.body(o.client, 2))); code != http.StatusConflict {
+				t.Errorf("tokens bought twice (restart %t): %d %s", restart, code, b)
 			}
 		}
-		if code, again := o.post(bytes.NewReader(o.body(o.client, 1))); code != http.StatusOK || !bytes.Equal(again, answer) {
-			t.Errorf("the same request again (restart %t): %d", restart, code)
+		if code, _ := o.post(bytes.NewReader(o.body(seedKey(3), 2))); code != http.StatusOK {
+			t.Errorf("another client: %d", code)
 		}
-		if code, b := o.post(bytes.NewReader(o.body(o.client, 2))); code != http.StatusConflict {
-			t.Errorf("tokens bought twice (restart %t): %d %s", restart, code, b)
+		if n := o.s.Snapshot(); n.Grants != 2 || n.Tokens != 4 {
+			t.Errorf("%+v", n)
 		}
-	}
-	if code, _ := o.post(bytes.NewReader(o.body(seedKey(3), 2))); code != http.StatusOK {
-		t.Errorf("another client: %d", code)
-	}
-	if n := o.s.Snapshot(); n.Grants != 2 || n.Tokens != 4 {
-		t.Errorf("%+v", n)
-	}
+	})
 }
 
 // Whoever is not enrolled is refused by the first bytes, before anything is signed or read.
 func TestStrangersAreRefusedCheaply(t *testing.T) {
-	o := newOffice(t)
-	good := o.body(o.client, 1)
-	endless := func(head []byte) io.Reader { return io.MultiReader(bytes.NewReader(head), &zeros{}) }
-	changed := func(at int) []byte { b := bytes.Clone(good); b[at] ^= 1; return b }
-	for name, c := range map[string]struct {
-		body io.Reader
-		want int
-	}{
-		"not enrolled":           {bytes.NewReader(o.body(seedKey(9), 1)), 403},
-		"not enrolled, endless":  {endless(o.body(seedKey(9), 1)[:wire.SignedTokenRequest]), 403},
-		"another's signature":    {bytes.NewReader(append(bytes.Clone(o.body(seedKey(9), 1)[:64]), good[64:]...)), 401},
-		"a changed request":      {bytes.NewReader(changed(wire.SignedTokenRequest - 1)), 401},
-		"nothing":                {bytes.NewReader(nil), 400},
-		"half a request":         {bytes.NewReader(good[:100]), 400},
-		"other blinded messages": {bytes.NewReader(changed(len(good) - 1)), 400},
-		"fewer":                  {bytes.NewReader(good[:len(good)-1]), 400},
-		"endless":                {endless(good), 413},
-		"garbage":                {endless(nil), 400},
-	} {
-		if code, b := o.post(c.body); code != c.want {
-			t.Errorf("%s: %d %s, want %d", name, code, b, c.want)
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t)
+		good := o.body(o.client, 1)
+		endless := func(head []byte) io.Reader { return io.MultiReader(bytes.NewReader(head), &zeros{}) }
+		changed := func(at int) []byte { b := bytes.Clone(good); b[at] ^= 1; return b }
+		for name, c := range map[string]struct {
+			body io.Reader
+			want int
+		}{
+			"not enrolled":           {bytes.NewReader(o.body(seedKey(9), 1)), 403},
+			"not enrolled, endless":  {endless(o.body(seedKey(9), 1)[:wire.SignedTokenRequest]), 403},
+			"another's signature":    {bytes.NewReader(append(bytes.Clone(o.body(seedKey(9), 1)[:64]), good[64:]...)), 401},
+			"a changed request":      {bytes.NewReader(changed(wire.SignedTokenRequest - 1)), 401},
+			"nothing":                {bytes.NewReader(nil), 400},
+			"half a request":         {bytes.NewReader(good[:100]), 400},
+			"other blinded messages": {bytes.NewReader(changed(len(good) - 1)), 400},
+			"fewer":                  {bytes.NewReader(good[:len(good)-1]), 400},
+			"endless":                {endless(good), 413},
+			"garbage":                {endless(nil), 400},
+		} {
+			if code, b := o.post(c.body); code != c.want {
+				t.Errorf("%s: %d %s, want %d", name, code, b, c.want)
+			}
 		}
-	}
-	if n := o.s.Snapshot(); n.Grants != 0 || n.Tokens != 0 {
-		t.Errorf("something was granted: %+v", n)
-	}
-	// Another epoch, and a part of the tokens.
-	q, blinded, err := token.NewPending(o.keys, wire.Digest(o.task), [32]byte{1}).Request(wire.ClientID(o.client.Public().(ed25519.PublicKey)), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, part := q, q
-	other.Epoch[0]++
-	part.Count = 1
-	for want, q := range map[int]wire.TokenRequest{404: other, 400: part} {
-		if code, b := o.post(bytes.NewReader(append(wire.Sign(o.client, wire.LabelTokens, wire.Encode(q)), blinded...))); code != want {
-			t.Errorf("%+v: %d %s, want %d", q, code, b, want)
+		if n := o.s.Snapshot(); n.Grants != 0 || n.Tokens != 0 {
+			t.Errorf("something was granted: %+v", n)
 		}
-	}
-	// A revoked client gets nothing.
-	if _, err := o.s.change(t.Context(), time.Now(), 0, nil, []wire.ID{wire.ClientID(o.client.Public().(ed25519.PublicKey))}); err != nil {
-		t.Fatal(err)
-	}
-	if code, b := o.post(bytes.NewReader(good)); code != 403 {
-		t.Errorf("a revoked client: %d %s", code, b)
-	}
-	// Only the coordinator may ask for keys, and for so many.
-	for want, q := range map[int]*http.Request{
-		403: endpoint.WithPeer(httptest.NewRequest("PUT", fmt.Sprintf("/v1/epochs/%x?rounds=2&messages=1", wire.ID{5}), nil), Shuffler),
-		400: endpoint.WithPeer(httptest.NewRequest("PUT", fmt.Sprintf("/v1/epochs/%x?rounds=20000&messages=1", wire.ID{5}), nil), Coordinator),
-		409: endpoint.WithPeer(httptest.NewRequest("PUT", fmt.Sprintf("/v1/epochs/%x?rounds=3&messages=1", tokenEpoch), nil), Coordinator),
-	} {
-		w := httptest.NewRecorder()
-		if o.peers.ServeHTTP(w, q); w.Code != want {
-			t.Errorf("%s: %d, want %d", q.URL, w.Code, want)
+		// Another epoch, and a part of the tokens.
+		q, blinded, err := token.NewPending(o.keys, wire.Digest(o.task), [32]byte{1}).Request(wire.ClientID(o.client.Public().(ed25519.PublicKey)), 0)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
+		other, part := q, q
+		other.Epoch[0]++
+		part.Count = 1
+		for want, q := range map[int]wire.TokenRequest{404: other, 400: part} {
+			if code, b := o.post(bytes.NewReader(append(wire.Sign(o.client, wire.LabelTokens, wire.Encode(q)), blinded...))); code != want {
+				t.Errorf("%+v: %d %s, want %d", q, code, b, want)
+			}
+		}
+		// A revoked client gets nothing.
+		if _, err := o.s.change(t.Context(), time.Now(), 0, nil, []wire.ID{wire.ClientID(o.client.Public().(ed25519.PublicKey))}); err != nil {
+			t.Fatal(err)
+		}
+		if code, b := o.post(bytes.NewReader(good)); code != 403 {
+			t.Errorf("a revoked client: %d %s", code, b)
+		}
+		// Only the coordinator may ask for keys, and for so many.
+		for want, q := range map[int]*http.Request{
+			403: endpoint.WithPeer(httptest.NewRequest("PUT", fmt.Sprintf("/v1/epochs/%x?rounds=2&messages=1", wire.ID{5}), nil), Shuffler),
+			400: endpoint.WithPeer(httptest.NewRequest("PUT", fmt.Sprintf("/v1/epochs/%x?rounds=20000&messages=1", wire.ID{5}), nil), Coordinator),
+			409: endpoint.WithPeer(httptest.NewRequest("PUT", fmt.Sprintf("/v1/epochs/%x?rounds=3&messages=1", tokenEpoch), nil), Coordinator),
+		} {
+			w := httptest.NewRecorder()
+			if o.peers.ServeHTTP(w, q); w.Code != want {
+				t.Errorf("%s: %d, want %d", q.URL, w.Code, want)
+			}
+		}
+	})
 }
 
 type zeros struct{}
@@ -383,124 +398,134 @@ func (*zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 // A registrar whose store was restored from a backup has forgotten a grant: it does not start.
 func TestRestoredRegistrarIssuesNothing(t *testing.T) {
-	o := newOffice(t)
-	backup := o.store.clone()
-	if code, b := o.post(bytes.NewReader(o.body(o.client, 1))); code != http.StatusOK {
-		t.Fatalf("%d %s", code, b)
-	}
-	if err := o.stop(); err != nil {
-		t.Fatal(err)
-	}
-	now := o.store
-	o.store = backup
-	if err := o.start(); !errors.Is(err, mark.Err) {
-		t.Fatalf("it starts with a store that has forgotten a grant: %v", err)
-	}
-	// Changed entries are noticed, too.
-	o.store = now.clone()
-	o.store.log[0] = bytes.Replace(o.store.log[0], []byte(`"first":0`), []byte(`"first":128`), 1)
-	if err := o.start(); !errors.Is(err, mark.Err) {
-		t.Fatalf("it starts with another grant: %v", err)
-	}
-	o.store = now
-	if err := o.start(); err != nil {
-		t.Fatal(err)
-	}
-	if code, _ := o.post(bytes.NewReader(o.body(o.client, 2))); code != http.StatusConflict {
-		t.Errorf("another request: %d", code)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t)
+		backup := o.store.clone()
+		if code, b := o.post(bytes.NewReader(o.body(o.client, 1))); code != http.StatusOK {
+			t.Fatalf("%d %s", code, b)
+		}
+		if err := o.stop(); err != nil {
+			t.Fatal(err)
+		}
+		now := o.store
+		o.store = backup
+		if err := o.start(); !errors.Is(err, mark.Err) {
+			t.Fatalf("it starts with a store that has forgotten a grant: %v", err)
+		}
+		// Changed entries are noticed, too.
+		o.store = now.clone()
+		o.store.log[0] = bytes.Replace(o.store.log[0], []byte(`"first":0`), []byte(`"first":128`), 1)
+		if err := o.start(); !errors.Is(err, mark.Err) {
+			t.Fatalf("it starts with another grant: %v", err)
+		}
+		o.store = now
+		if err := o.start(); err != nil {
+			t.Fatal(err)
+		}
+		if code, _ := o.post(bytes.NewReader(o.body(o.client, 2))); code != http.StatusConflict {
+			t.Errorf("another request: %d", code)
+		}
+	})
 }
 
 // Whichever write fails, before or after it was done: the client asks again with the same bytes and
 // gets its tokens, and never gets those of other bytes as well.
 func TestCrashesGrantOnce(t *testing.T) {
-	for _, after := range []bool{false, true} {
-		for at := 1; ; at++ {
-			o := newOffice(t)
-			o.store.mu.Lock()
-			o.store.writes, o.store.failAt, o.store.after = 0, at, after
-			o.store.mu.Unlock()
-			code, first := o.post(bytes.NewReader(o.body(o.client, 1)))
-			_ = o.stop()
-			o.store.mu.Lock()
-			hit := o.store.writes >= at
-			o.store.failAt = 0
-			o.store.mu.Unlock()
-			if err := o.start(); err != nil {
-				t.Fatalf("write %d (after %t): %v", at, after, err)
-			}
-			code2, again := o.post(bytes.NewReader(o.body(o.client, 1)))
-			if code2 != http.StatusOK || code == http.StatusOK && !bytes.Equal(first, again) {
-				t.Errorf("write %d (after %t): %d, then %d", at, after, code, code2)
-			}
-			if code, _ := o.post(bytes.NewReader(o.body(o.client, 2))); code != http.StatusConflict {
-				t.Errorf("write %d (after %t): other tokens: %d", at, after, code)
-			}
-			if len(o.store.log) != 1 {
-				t.Errorf("write %d (after %t): %d grants", at, after, len(o.store.log))
-			}
-			if !hit {
-				if at == 1 {
-					t.Error("no write failed")
+	synctest.Test(t, func(t *testing.T) {
+		for _, after := range []bool{false, true} {
+			for at := 1; ; at++ {
+				o := newOffice(t)
+				o.store.mu.Lock()
+				o.store.writes, o.store.failAt, o.store.after = 0, at, after
+				o.store.mu.Unlock()
+				code, first := o.post(bytes.NewReader(o.body(o.client, 1)))
+				_ = o.stop()
+				o.store.mu.Lock()
+				hit := o.store.writes >= at
+				o.store.failAt = 0
+				o.store.mu.Unlock()
+				if err := o.start(); err != nil {
+					t.Fatalf("write %d (after %t): %v", at, after, err)
 				}
-				break
+				code2, again := o.post(bytes.NewReader(o.body(o.client, 1)))
+				if code2 != http.StatusOK || code == http.StatusOK && !bytes.Equal(first, again) {
+					t.Errorf("write %d (after %t): %d, then %d", at, after, code, code2)
+				}
+				if code, _ := o.post(bytes.NewReader(o.body(o.client, 2))); code != http.StatusConflict {
+					t.Errorf("write %d (after %t): other tokens: %d", at, after, code)
+				}
+				if len(o.store.log) != 1 {
+					t.Errorf("write %d (after %t): %d grants", at, after, len(o.store.log))
+				}
+				if !hit {
+					if at == 1 {
+						t.Error("no write failed")
+					}
+					break
+				}
 			}
 		}
-	}
+	})
 }
 
 // Keys that a record names stay, also if nobody knows that the record was written.
 func TestKeysOfAnUnansweredWriteStay(t *testing.T) {
-	o := newOffice(t, func(o *office) { o.store.lost = true })
-	if o.store.lost {
-		t.Fatal("no write of keys was seen")
-	}
-	if code, b := o.post(bytes.NewReader(o.body(o.client, 1))); code != http.StatusOK {
-		t.Errorf("%d %s", code, b)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t, func(o *office) { o.store.lost = true })
+		if o.store.lost {
+			t.Fatal("no write of keys was seen")
+		}
+		if code, b := o.post(bytes.NewReader(o.body(o.client, 1))); code != http.StatusOK {
+			t.Errorf("%d %s", code, b)
+		}
+	})
 }
 
 // A request that cannot be signed leaves no trace: the client may still ask for its tokens.
 func TestBadRequestsAreNotGranted(t *testing.T) {
-	o := newOffice(t)
-	modulus := o.keys.Epoch().Moduli[1] // the least number that is refused
-	for _, bad := range [][]byte{bytes.Repeat([]byte{0xff}, wire.TokenModulus), modulus[:]} {
-		body := o.body(o.client, 1)
-		q, err := wire.Decode[wire.TokenRequest](body[64:wire.SignedTokenRequest])
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t)
+		modulus := o.keys.Epoch().Moduli[1] // the least number that is refused
+		for _, bad := range [][]byte{bytes.Repeat([]byte{0xff}, wire.TokenModulus), modulus[:]} {
+			body := o.body(o.client, 1)
+			q, err := wire.Decode[wire.TokenRequest](body[64:wire.SignedTokenRequest])
+			if err != nil {
+				t.Fatal(err)
+			}
+			blinded := body[wire.SignedTokenRequest:]
+			copy(blinded[wire.TokenModulus:], bad)
+			q.Blinded = sha256.Sum256(blinded)
+			signed := append(wire.Sign(o.client, wire.LabelTokens, wire.Encode(q)), blinded...)
+			if code, b := o.post(bytes.NewReader(signed)); code != http.StatusBadRequest {
+				t.Errorf("a blinded message out of range: %d %s", code, b)
+			}
 		}
-		blinded := body[wire.SignedTokenRequest:]
-		copy(blinded[wire.TokenModulus:], bad)
-		q.Blinded = sha256.Sum256(blinded)
-		signed := append(wire.Sign(o.client, wire.LabelTokens, wire.Encode(q)), blinded...)
-		if code, b := o.post(bytes.NewReader(signed)); code != http.StatusBadRequest {
-			t.Errorf("a blinded message out of range: %d %s", code, b)
+		if n := len(o.store.log); n != 0 {
+			t.Errorf("%d grants are stored", n)
 		}
-	}
-	if n := len(o.store.log); n != 0 {
-		t.Errorf("%d grants are stored", n)
-	}
-	if code, b := o.post(bytes.NewReader(o.body(o.client, 1))); code != http.StatusOK {
-		t.Errorf("then the true request: %d %s", code, b)
-	}
+		if code, b := o.post(bytes.NewReader(o.body(o.client, 1))); code != http.StatusOK {
+			t.Errorf("then the true request: %d %s", code, b)
+		}
+	})
 }
 
 // A mark that cannot be written keeps the answer back.
 func TestNoAnswerBeforeTheMark(t *testing.T) {
-	o := newOffice(t)
-	good := o.s.tokens.grants.Mark
-	o.s.tokens.grants.Mark = brokenMark{good}
-	if code, _ := o.post(bytes.NewReader(o.body(o.client, 1))); code != http.StatusServiceUnavailable {
-		t.Errorf("answered without a mark: %d", code)
-	}
-	o.s.tokens.grants.Mark = good
-	if code, _ := o.post(bytes.NewReader(o.body(o.client, 1))); code != http.StatusOK {
-		t.Errorf("the same request: %d", code)
-	}
-	if m, err := good.Load(); err != nil || m.Entries != 1 {
-		t.Errorf("%+v, %v", m, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t)
+		good := o.s.tokens.grants.Mark
+		o.s.tokens.grants.Mark = brokenMark{good}
+		if code, _ := o.post(bytes.NewReader(o.body(o.client, 1))); code != http.StatusServiceUnavailable {
+			t.Errorf("answered without a mark: %d", code)
+		}
+		o.s.tokens.grants.Mark = good
+		if code, _ := o.post(bytes.NewReader(o.body(o.client, 1))); code != http.StatusOK {
+			t.Errorf("the same request: %d", code)
+		}
+		if m, err := good.Load(); err != nil || m.Entries != 1 {
+			t.Errorf("%+v, %v", m, err)
+		}
+	})
 }
 
 type brokenMark struct{ mark.Keeper }
@@ -508,63 +533,67 @@ type brokenMark struct{ mark.Keeper }
 func (brokenMark) Save(mark.Mark) error { return errCrash }
 
 func TestEpochsAreNamedInHex(t *testing.T) {
-	o := newOffice(t)
-	w := httptest.NewRecorder()
-	o.http.ServeHTTP(w, httptest.NewRequest("GET", "/v1/epochs/"+hex.EncodeToString(tokenEpoch[:]), nil))
-	if w.Code != http.StatusOK || w.Body.Len() < 2*wire.TokenModulus {
-		t.Errorf("%d, %d bytes", w.Code, w.Body.Len())
-	}
-	for path, want := range map[string]int{"zz": 404, hex.EncodeToString(make([]byte, 16)): 404} {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t)
 		w := httptest.NewRecorder()
-		if o.http.ServeHTTP(w, httptest.NewRequest("GET", "/v1/epochs/"+path, nil)); w.Code != want {
-			t.Errorf("%s: %d", path, w.Code)
+		o.http.ServeHTTP(w, httptest.NewRequest("GET", "/v1/epochs/"+hex.EncodeToString(tokenEpoch[:]), nil))
+		if w.Code != http.StatusOK || w.Body.Len() < 2*wire.TokenModulus {
+			t.Errorf("%d, %d bytes", w.Code, w.Body.Len())
 		}
-	}
+		for path, want := range map[string]int{"zz": 404, hex.EncodeToString(make([]byte, 16)): 404} {
+			w := httptest.NewRecorder()
+			if o.http.ServeHTTP(w, httptest.NewRequest("GET", "/v1/epochs/"+path, nil)); w.Code != want {
+				t.Errorf("%s: %d", path, w.Code)
+			}
+		}
+	})
 }
 
 // What is stored is checked: grants, and the keys of epochs.
 func TestStoredTokensAreChecked(t *testing.T) {
-	o := newOffice(t)
-	for _, client := range []ed25519.PrivateKey{o.client, seedKey(3)} {
-		if code, b := o.post(bytes.NewReader(o.body(client, 1))); code != http.StatusOK {
-			t.Fatalf("%d %s", code, b)
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t)
+		for _, client := range []ed25519.PrivateKey{o.client, seedKey(3)} {
+			if code, b := o.post(bytes.NewReader(o.body(client, 1))); code != http.StatusOK {
+				t.Fatalf("%d %s", code, b)
+			}
 		}
-	}
-	if err := o.stop(); err != nil {
-		t.Fatal(err)
-	}
-	found := func(s *tokenStore) (out []string) {
-		if err := checkTokens(t.Context(), s, o.mark, tokenPopulation, func(where, format string, args ...any) {
-			out = append(out, where+": "+fmt.Sprintf(format, args...))
-		}); err != nil {
+		if err := o.stop(); err != nil {
 			t.Fatal(err)
 		}
-		return out
-	}
-	if p := found(o.store); len(p) != 0 {
-		t.Errorf("%v", p)
-	}
-	for name, harm := range map[string]func(s *tokenStore){
-		"grants":       func(s *tokenStore) { s.log = s.log[1:] },
-		"fewer grants": func(s *tokenStore) { s.log = s.log[:1] },
-		"keys": func(s *tokenStore) {
-			for n := range s.objects {
-				if strings.HasPrefix(n, "tokens/") {
-					s.objects[n] = append(bytes.Clone(s.objects[n]), 0)
-				}
+		found := func(s *tokenStore) (out []string) {
+			if err := checkTokens(t.Context(), s, o.mark, tokenPopulation, func(where, format string, args ...any) {
+				out = append(out, where+": "+fmt.Sprintf(format, args...))
+			}); err != nil {
+				t.Fatal(err)
 			}
-		},
-		"no keys": func(s *tokenStore) {
-			for n := range s.objects {
-				if strings.HasPrefix(n, "tokens/") {
-					delete(s.objects, n)
-				}
-			}
-		},
-	} {
-		s := o.store.clone()
-		if harm(s); len(found(s)) != 1 {
-			t.Errorf("%s: %v", name, found(s))
+			return out
 		}
-	}
+		if p := found(o.store); len(p) != 0 {
+			t.Errorf("%v", p)
+		}
+		for name, harm := range map[string]func(s *tokenStore){
+			"grants":       func(s *tokenStore) { s.log = s.log[1:] },
+			"fewer grants": func(s *tokenStore) { s.log = s.log[:1] },
+			"keys": func(s *tokenStore) {
+				for n := range s.objects {
+					if strings.HasPrefix(n, "tokens/") {
+						s.objects[n] = append(bytes.Clone(s.objects[n]), 0)
+					}
+				}
+			},
+			"no keys": func(s *tokenStore) {
+				for n := range s.objects {
+					if strings.HasPrefix(n, "tokens/") {
+						delete(s.objects, n)
+					}
+				}
+			},
+		} {
+			s := o.store.clone()
+			if harm(s); len(found(s)) != 1 {
+				t.Errorf("%s: %v", name, found(s))
+			}
+		}
+	})
 }
