@@ -80,15 +80,29 @@ func (s *Service) checkHead(ctx context.Context, signer ed25519.PublicKey, ann w
 }
 
 // checkCharged refuses a batch whose coordinator has not told of a charge since it announced
-// the round.
+// the round, or the epoch's first one, because an epoch is charged once.
 func (s *Service) checkCharged(ctx context.Context, rec *record) error {
 	ann, signer, err := s.announced(rec.Announcement)
 	if err != nil || ann.Ledger == nil {
 		return err
 	}
+	before := ann.Ledger.Entries
+	if ann.PerEpoch > 0 {
+		number, err := pure.Epoch(ann)
+		if err != nil {
+			return err
+		}
+		var e epoch
+		if _, err := s.getJSON(ctx, keyEpoch(ann.Task), &e); err != nil {
+			return err
+		}
+		if e.Epoch == number {
+			before = min(before, e.Entries)
+		}
+	}
 	have, _, _, err := s.head(ctx, signer)
-	if err == nil && have.Entries <= ann.Ledger.Entries {
-		err = pure.Refuse(wire.OldLedger, "the round was announced with %d entries in the ledger, and no more were told since", ann.Ledger.Entries)
+	if err == nil && have.Entries <= before {
+		err = pure.Refuse(wire.OldLedger, "the round was announced with %d entries in the ledger, and no more were told since", before)
 	}
 	return err
 }

@@ -197,6 +197,8 @@ type epoch struct {
 	Key    []byte   `json:"key"`
 	Roster [32]byte `json:"roster"`
 	Blocks int64    `json:"blocks"`
+	// Entries of the coordinator's ledger when the epoch's first round was announced; 0 if it told none.
+	Entries int64 `json:"entries"`
 }
 
 // nextEpoch returns the number of a round's epoch, whether its draw was made, and the
@@ -221,6 +223,9 @@ func (s *Service) makeEpoch(ctx context.Context, ann wire.Announcement, roster [
 		return err
 	}
 	fresh := epoch{Epoch: number, Key: make([]byte, 16), Roster: roster, Blocks: ann.PerEpoch}
+	if ann.Ledger != nil {
+		fresh.Entries = ann.Ledger.Entries
+	}
 	rand.Read(fresh.Key) // never fails
 	err = s.putJSON(ctx, keyEpoch(ann.Task), fresh, revision)
 	if errors.Is(err, store.ErrConflict) {
