@@ -16,8 +16,8 @@ var stepBegins = []byte(`{"step":`)
 // maxMemory bounds the memory that a process for questions writes to, in bytes; the system then ends it.
 const maxMemory = 1 << 30
 
-// Accountant answers a page's questions, a line each, until in ends. It is all that its process does. It lowers the
-// process's priority, where there are such, and on Linux and macOS bounds its memory.
+// Accountant answers a page's questions, a line each, until in ends. It is all that its process does. On
+// Linux and macOS it bounds the process's memory, and lowers its priority where it may.
 func Accountant(in io.Reader, out io.Writer) error {
 	modest()
 	a := new(account.Accountant)

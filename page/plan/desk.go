@@ -31,6 +31,8 @@ const (
 	waitTime    = 10 * time.Second // for which a question waits
 	answerTime  = 30 * time.Second // in which it must be answered; a page's server writes for a minute
 	idleTime    = time.Minute      // after which a process that nobody asks is ended
+	burst       = time.Minute      // of computation at once
+	shareOf     = 4                // a quarter of the time may go into questions for long
 )
 
 // desk answers the page's questions, one at a time, by a process that it ends if nobody waits for the answer any
@@ -41,6 +43,10 @@ type desk struct {
 	waiting atomic.Int64
 	free    chan *process // has one value while no question is answered: the process, nil if none runs
 	kept    kept
+
+	// What computation has taken less what was regained since, as of at. Who took the value of free may use them.
+	spent time.Duration
+	at    time.Time
 
 	bodyTime, waitTime, answerTime, idleTime time.Duration // tests shorten them
 }
@@ -129,6 +135,11 @@ func (d *desk) ask(ctx context.Context, question string, step func(line []byte))
 	if answer, ok := d.kept.get(question); ok { // it was the question before
 		return answer, nil
 	}
+	begun := time.Now()
+	if d.spend(begun, 0) > burst {
+		return nil, errBusy
+	}
+	defer func() { now := time.Now(); d.spend(now, now.Sub(begun)) }()
 	if p == nil {
 		if p, err = startProcess(d.command); err != nil {
 			return nil, fmt.Errorf("plan: no accountant can be started: %w", err)
@@ -143,6 +154,13 @@ func (d *desk) ask(ctx context.Context, question string, step func(line []byte))
 	}
 	d.kept.put(question, answer)
 	return answer, nil
+}
+
+// spend adds time to what was spent, and returns that.
+func (d *desk) spend(now time.Time, took time.Duration) time.Duration {
+	d.spent = max(0, d.spent-now.Sub(d.at)/shareOf) + took
+	d.at = now
+	return d.spent
 }
 
 // take waits until no question is answered.

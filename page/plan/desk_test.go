@@ -340,6 +340,33 @@ func TestManyQuestions(t *testing.T) {
 	}
 }
 
+// Over a long time, a quarter of the time goes into questions. What is kept is answered always.
+func TestShareOfTime(t *testing.T) {
+	d := newTestDesk(t, program(""))
+	now := time.Now()
+	if spent := d.spend(now, time.Minute); spent != time.Minute {
+		t.Fatal(spent)
+	}
+	if spent := d.spend(now.Add(2*time.Minute), time.Second); spent != 31*time.Second {
+		t.Errorf("after two minutes %v, want 31s", spent)
+	}
+	d.spent, d.at = burst/2, time.Now()
+	if code, _ := post(d, asked(1000, "quick")); code != 200 {
+		t.Errorf("within the burst: %d", code)
+	}
+	d.spent, d.at = burst+time.Hour, time.Now()
+	if code, _ := post(d, asked(1001, "quick")); code != 503 {
+		t.Errorf("beyond it: %d", code)
+	}
+	if code, lines := post(d, asked(1000, "quick")); code != 200 || len(lines) != 1 {
+		t.Errorf("a kept answer: %d %q", code, lines)
+	}
+	d.at = d.at.Add(-5 * time.Hour)
+	if code, _ := post(d, asked(1001, "quick")); code != 200 {
+		t.Errorf("hours later: %d", code)
+	}
+}
+
 // A visitor who sends slowly keeps nobody else from asking, and is let go.
 func TestSlowBody(t *testing.T) {
 	d := newTestDesk(t, program(""))

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"bytes"
 	"os"
 	"strconv"
 	"syscall"
@@ -11,9 +12,12 @@ import (
 // niceness lowers the process's priority. Of a processor that others keep busy it gets a quarter.
 const niceness = 5
 
-// modest lowers the process's priority and bounds its memory. Errors are ignored: both only guard others.
+// modest bounds the process's memory and lowers its priority. Errors are ignored: both only guard others.
 func modest() {
 	_ = syscall.Setrlimit(syscall.RLIMIT_DATA, &syscall.Rlimit{Cur: maxMemory, Max: maxMemory})
+	if status, err := os.ReadFile("/proc/self/status"); err == nil && !bytes.Contains(status, []byte("\nSeccomp:\t0\n")) {
+		return // a filter of system calls, as in docs/deploy, may end who changes priorities
+	}
 	_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, niceness)
 	threads, _ := os.ReadDir("/proc/self/task") // on Linux each has a priority, which those that it starts inherit
 	for _, t := range threads {
