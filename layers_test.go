@@ -40,7 +40,7 @@ var inside = map[string][]string{
 	"page":      {"page/dashboard", "page/plan", "page/plan/wasm", "page/plan/ask", "page/report", "page/third_party/uplot"},
 	"run":       {"run/train", "run/solve", "run/measure", "run/simulate", "run/setting"},
 	"paper":     {"paper/experiment", "paper/figures"},
-	"service": {"service/operate", "service/config", "service/load", "service/client", "service/shuffler", "service/registrar", "service/coordinator", "service/aggregator", "service/relay", "service/opener", "service/exchange", "service/batch", "service/sealed", "service/lab/memory", "service/mark", "service/document",
+	"service": {"service/lab", "service/operate", "service/config", "service/load", "service/client", "service/shuffler", "service/registrar", "service/coordinator", "service/aggregator", "service/relay", "service/opener", "service/exchange", "service/batch", "service/sealed", "service/lab/memory", "service/mark", "service/document",
 		"service/endpoint", "service/store", "service/proto/riffle/operator/v1"},
 	"web":      {"web/generate", "web"},
 	"internal": {"internal/browsertest", "internal/longtest"},
@@ -80,7 +80,7 @@ var limited = map[string][]string{
 	"github.com/cloudflare/circl/simd/keccakf1600": {"mechanism/vecsum/pine"},
 	// Browsers are for tests, and so is what imports testing.
 	"github.com/chromedp/chromedp": {"internal/browsertest"},
-	"testing":                      {"internal/browsertest", "internal/golden", "internal/longtest", "internal/memnet", "internal/netlab", "learn/external/externaltest"},
+	"testing":                      {"internal/browsertest", "internal/golden", "internal/longtest", "internal/memnet", "internal/netlab", "learn/external/externaltest", "service/lab"},
 	"github.com/riffle-dp/riffle/internal/golden": {},
 	// The broker is one package's business.
 	"github.com/nats-io/nats-server/v2/server": {"service/store", "service/store/natstest"},
