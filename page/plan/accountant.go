@@ -21,7 +21,7 @@ var (
 const maxMemory = 1 << 30
 
 // Accountant answers a page's questions, a line each, until in ends. It is all that its process does. On
-// Linux and macOS it bounds the process's memory, and lowers its priority where it may.
+// Linux it bounds the process's memory, and there and on macOS it lowers its priority where it may.
 func Accountant(in io.Reader, out io.Writer) error {
 	modest()
 	a := new(account.Accountant)

@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -29,6 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+var greed []byte
+
 func behave(how string) {
 	var err error
 	questions := bufio.NewScanner(os.Stdin)
@@ -42,6 +45,12 @@ func behave(how string) {
 	case "long":
 		questions.Scan()
 		_, err = os.Stdout.Write(bytes.Repeat([]byte("x"), maxAnswer+1))
+	case "greedy":
+		modest()
+		questions.Scan()
+		twice := int64(2 * maxMemory)
+		greed = make([]byte, twice) // asked for, and not written to
+		fmt.Println(`{"error":"has it"}`)
 	case "half":
 		questions.Scan()
 		fmt.Print(`{"upper":`)
@@ -224,6 +233,11 @@ func TestAccountantFails(t *testing.T) {
 			if code, lines := post(d, asked(1000, "best")); code != 200 || !strings.Contains(lines[len(lines)-1], says) || starts != i+1 {
 				t.Errorf("%s: %d %q after %d starts", how, code, lines, starts)
 			}
+		}
+	}
+	if runtime.GOOS == "linux" {
+		if _, lines := post(newTestDesk(t, program("greedy")), asked(1000, "best")); !strings.Contains(lines[0], "failed on this setting") {
+			t.Errorf("one that takes too much memory: %q", lines)
 		}
 	}
 	// One that ends after its answer is missed at the next question, and started at the one after that.

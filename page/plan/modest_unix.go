@@ -20,7 +20,8 @@ func processorTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// modest bounds the process's memory and lowers its priority. Errors are ignored: both only guard others.
+// modest bounds the process's memory, which only Linux heeds, and lowers its priority. Errors are ignored: both
+// only guard others.
 func modest() {
 	_ = syscall.Setrlimit(syscall.RLIMIT_DATA, &syscall.Rlimit{Cur: maxMemory, Max: maxMemory})
 	if status, err := os.ReadFile("/proc/self/status"); err == nil && !bytes.Contains(status, []byte("\nSeccomp:\t0\n")) {
