@@ -4,20 +4,24 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/page/plan/ask"
 )
 
-// stepBegins is how a line begins that is no answer yet.
-var stepBegins = []byte(`{"step":`)
+// How lines begin that are no answer.
+var (
+	stepBegins = []byte(`{"step":`)
+	tookBegins = []byte(`{"took":`) // the processor time of the answer that follows, in nanoseconds
+)
 
 // maxMemory bounds the memory that a process for questions writes to, in bytes; the system then ends it.
 const maxMemory = 1 << 30
 
 // Accountant answers a page's questions, a line each, until in ends. It is all that its process does. On
-// Linux and macOS it bounds the process's memory, and lowers its priority where it may.
+// Linux it bounds the process's memory, and there and on macOS it lowers its priority where it may.
 func Accountant(in io.Reader, out io.Writer) error {
 	modest()
 	a := new(account.Accountant)
@@ -28,6 +32,7 @@ func Accountant(in io.Reader, out io.Writer) error {
 		if err != nil {
 			return err
 		}
+		begun := processorTime()
 		answer := q.Answer(context.Background(), a, func(method string, done, of int) {
 			type step struct {
 				Method string `json:"method"`
@@ -37,7 +42,7 @@ func Accountant(in io.Reader, out io.Writer) error {
 			line, _ := json.Marshal(map[string]step{"step": {method, done, of}})
 			_, _ = out.Write(append(line, '\n')) // the answer fails, too
 		})
-		if _, err := out.Write(append(answer, '\n')); err != nil {
+		if _, err := fmt.Fprintf(out, "%s%d}\n%s\n", tookBegins, processorTime()-begun, answer); err != nil {
 			return err
 		}
 	}

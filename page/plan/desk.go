@@ -31,8 +31,8 @@ const (
 	waitTime    = 10 * time.Second // for which a question waits
 	answerTime  = 30 * time.Second // in which it must be answered; a page's server writes for a minute
 	idleTime    = time.Minute      // after which a process that nobody asks is ended
-	burst       = time.Minute      // of computation at once
-	shareOf     = 4                // a quarter of the time may go into questions for long
+	burst       = time.Minute      // of a processor's time at once
+	shareOf     = 4                // in the long run questions take a quarter of a processor
 )
 
 // desk answers the page's questions, one at a time, by a process that it ends if nobody waits for the answer any
@@ -44,7 +44,7 @@ type desk struct {
 	free    chan *process // has one value while no question is answered: the process, nil if none runs
 	kept    kept
 
-	// What computation has taken less what was regained since, as of at. Who took the value of free may use them.
+	// The processor time that questions have taken, less what was regained since, as of at. Who took the value of free may use them.
 	spent time.Duration
 	at    time.Time
 
@@ -139,7 +139,6 @@ func (d *desk) ask(ctx context.Context, question string, step func(line []byte))
 	if d.spend(begun, 0) > burst {
 		return nil, errBusy
 	}
-	defer func() { now := time.Now(); d.spend(now, now.Sub(begun)) }()
 	if p == nil {
 		if p, err = startProcess(d.command); err != nil {
 			return nil, fmt.Errorf("plan: no accountant can be started: %w", err)
@@ -147,11 +146,14 @@ func (d *desk) ask(ctx context.Context, question string, step func(line []byte))
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, d.answerTime, fmt.Errorf("plan: this setting takes more than %v; riffle eps has no limit", d.answerTime))
 	defer cancel()
-	if answer, err = p.ask(ctx, question, step); err != nil {
+	answer, took, err := p.ask(ctx, question, step)
+	if err != nil {
+		d.spend(time.Now(), time.Since(begun))
 		p.end()
 		p = nil
 		return nil, err
 	}
+	d.spend(time.Now(), took)
 	d.kept.put(question, answer)
 	return answer, nil
 }
@@ -234,28 +236,31 @@ func startProcess(command func() (*exec.Cmd, error)) (*process, error) {
 }
 
 // ask asks the process. At the end of ctx it kills it. After an error it must be ended.
-func (p *process) ask(ctx context.Context, question string, step func(line []byte)) ([]byte, error) {
+func (p *process) ask(ctx context.Context, question string, step func(line []byte)) (answer []byte, took time.Duration, err error) {
 	p.asked++
 	stop := context.AfterFunc(ctx, func() { _ = p.cmd.Process.Kill() }) // fails if it has ended
-	_, err := io.WriteString(p.in, question+"\n")
+	_, err = io.WriteString(p.in, question+"\n")
 	for err == nil {
 		var line []byte
 		if line, err = p.out.ReadSlice('\n'); err != nil {
 			break
 		}
-		if line = bytes.Clone(line); bytes.HasPrefix(line, stepBegins) {
+		switch line = bytes.Clone(line); {
+		case bytes.HasPrefix(line, stepBegins):
 			step(line)
-		} else if stop() { // else it is being killed
-			return line, nil
-		} else {
-			break
+		case bytes.HasPrefix(line, tookBegins):
+			_, err = fmt.Sscanf(string(line[len(tookBegins):]), "%d}", &took)
+		case stop():
+			return line, took, nil
+		default:
+			err = ctx.Err() // it is being killed
 		}
 	}
 	stop()
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return nil, 0, context.Cause(ctx)
 	}
-	return nil, errors.New("plan: the accountant failed on this setting")
+	return nil, 0, errors.New("plan: the accountant failed on this setting")
 }
 
 // end kills the process. What it was started with is closed and its end is waited for.

@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -29,6 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+var greed []byte
+
 func behave(how string) {
 	var err error
 	questions := bufio.NewScanner(os.Stdin)
@@ -42,6 +45,12 @@ func behave(how string) {
 	case "long":
 		questions.Scan()
 		_, err = os.Stdout.Write(bytes.Repeat([]byte("x"), maxAnswer+1))
+	case "greedy":
+		modest()
+		questions.Scan()
+		twice := int64(2 * maxMemory)
+		greed = make([]byte, twice) // asked for, and not written to
+		fmt.Println(`{"error":"has it"}`)
 	case "half":
 		questions.Scan()
 		fmt.Print(`{"upper":`)
@@ -226,6 +235,11 @@ func TestAccountantFails(t *testing.T) {
 			}
 		}
 	}
+	if runtime.GOOS == "linux" {
+		if _, lines := post(newTestDesk(t, program("greedy")), asked(1000, "best")); !strings.Contains(lines[0], "failed on this setting") {
+			t.Errorf("one that takes too much memory: %q", lines)
+		}
+	}
 	// One that ends after its answer is missed at the next question, and started at the one after that.
 	starts := 0
 	d := newTestDesk(t, counting("once", &starts))
@@ -244,7 +258,7 @@ func TestAccountantFails(t *testing.T) {
 func TestQuestionsEnd(t *testing.T) {
 	d := newTestDesk(t, program("never"))
 	d.answerTime = 200 * time.Millisecond
-	if code, lines := post(d, asked(1000, "all")); code != 200 || len(lines) != 2 || !strings.Contains(lines[1], "takes more than 200ms; riffle eps has no limit") {
+	if code, lines := post(d, asked(1000, "all")); code != 200 || !strings.Contains(lines[len(lines)-1], "takes more than 200ms; riffle eps has no limit") {
 		t.Errorf("%d %q", code, lines)
 	}
 	if p := <-d.free; p != nil {
@@ -350,15 +364,15 @@ func TestShareOfTime(t *testing.T) {
 	if spent := d.spend(now.Add(2*time.Minute), time.Second); spent != 31*time.Second {
 		t.Errorf("after two minutes %v, want 31s", spent)
 	}
-	d.spent, d.at = burst/2, time.Now()
-	if code, _ := post(d, asked(1000, "quick")); code != 200 {
-		t.Errorf("within the burst: %d", code)
+	d.spent, d.at = 0, time.Now()
+	if code, _ := post(d, asked(1000, "all")); code != 200 || d.spent <= 0 {
+		t.Errorf("within the burst: %d, %v are spent", code, d.spent)
 	}
 	d.spent, d.at = burst+time.Hour, time.Now()
 	if code, _ := post(d, asked(1001, "quick")); code != 503 {
 		t.Errorf("beyond it: %d", code)
 	}
-	if code, lines := post(d, asked(1000, "quick")); code != 200 || len(lines) != 1 {
+	if code, lines := post(d, asked(1000, "all")); code != 200 || len(lines) != 1 || strings.Contains(lines[0], "took") {
 		t.Errorf("a kept answer: %d %q", code, lines)
 	}
 	d.at = d.at.Add(-5 * time.Hour)
@@ -390,6 +404,30 @@ func TestSlowBody(t *testing.T) {
 	if text, _ := io.ReadAll(resp.Body); resp.StatusCode != 400 || !strings.Contains(string(text), "within 300ms") {
 		t.Errorf("%d %s", resp.StatusCode, text)
 	}
+}
+
+// stuck is a visitor who reads nothing until it is closed.
+type stuck struct {
+	http.ResponseWriter
+	closed chan struct{}
+}
+
+func (s stuck) Write([]byte) (int, error) { <-s.closed; return 0, errors.New("gone") }
+
+// A visitor who does not read keeps nobody else from asking.
+func TestSlowReader(t *testing.T) {
+	d := newTestDesk(t, program(""))
+	s := stuck{httptest.NewRecorder(), make(chan struct{})}
+	r := httptest.NewRequest(http.MethodPost, "/plan/ask", strings.NewReader(asked(1000, "all")))
+	r.Header.Set("Content-Type", "application/json")
+	var wg sync.WaitGroup
+	d.waitTime = time.Minute
+	wg.Go(func() { d.ServeHTTP(s, r) })
+	if code, lines := post(d, asked(1001, "quick")); code != 200 {
+		t.Errorf("meanwhile: %d %q", code, lines)
+	}
+	close(s.closed)
+	wg.Wait()
 }
 
 // Kept answers are bounded in bytes, and those asked for last stay.
