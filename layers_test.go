@@ -37,7 +37,7 @@ var inside = map[string][]string{
 	"account":   {"account/audit", "account", "account/certificate"},
 	"learn":     {"learn/external", "learn/dataset/mnist", "learn/dataset", "learn/model", "learn/optimize", "learn/feature", "learn/schedule", "learn/statistic", "learn/model/internal/kernel"},
 	"protocol":  {"protocol/client", "protocol/shuffler", "protocol/coordinator", "protocol/ledger", "protocol/mechanism", "protocol/envelope", "protocol/bhttp", "protocol/token", "protocol/wire"},
-	"page":      {"page/dashboard", "page/plan", "page/report", "page/third_party/uplot"},
+	"page":      {"page/dashboard", "page/plan", "page/plan/wasm", "page/plan/ask", "page/report", "page/third_party/uplot"},
 	"run":       {"run/train", "run/solve", "run/measure", "run/simulate", "run/setting"},
 	"paper":     {"paper/experiment", "paper/figures"},
 	"service": {"service/lab", "service/operate", "service/config", "service/load", "service/client", "service/shuffler", "service/registrar", "service/coordinator", "service/aggregator", "service/relay", "service/opener", "service/exchange", "service/batch", "service/sealed", "service/lab/memory", "service/mark", "service/document",

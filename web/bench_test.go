@@ -15,7 +15,7 @@ import (
 // From the page's first call until the program answers it takes less than 5 s: a Worker, the program's
 // bytes, its compilation.
 func TestStartTime(t *testing.T) {
-	s := httptest.NewServer(site())
+	s := httptest.NewServer(site(t))
 	t.Cleanup(s.Close)
 	tab := browsertest.Start(t).Visitor().Tab()
 	tab.Open(s.URL)
@@ -34,7 +34,7 @@ func TestStartTime(t *testing.T) {
 // A report of 1,930 parameters takes no more than 50 ms in a tab, but for proofs.
 func TestReportTime(t *testing.T) {
 	b := browsertest.Start(t)
-	program, err := wasmbuild.Client.Build("github.com/riffle-dp/riffle/web/benchmark")
+	program, err := wasmbuild.Client.Build(t.Context(), "..", "github.com/riffle-dp/riffle/web/benchmark", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

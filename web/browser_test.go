@@ -21,9 +21,10 @@ import (
 )
 
 // site serves the package, and a page that has imported it.
-func site() http.Handler {
+func site(t testing.TB) http.Handler {
+	t.Helper()
 	mux := http.NewServeMux()
-	mux.Handle("/riffle/", http.StripPrefix("/riffle/", http.FileServerFS(web.Files())))
+	mux.Handle("/riffle/", http.StripPrefix("/riffle/", http.FileServerFS(web.Files(program(t)))))
 	mux.HandleFunc("/favicon.ico", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -45,7 +46,7 @@ type said struct {
 
 // A tab takes part beside native clients, also in rounds in which its page has no gradient.
 func TestATabTakesPart(t *testing.T) {
-	w := newWorld(t, 3, site())
+	w := newWorld(t, 3, site(t))
 	b := browsertest.Start(t, w.pins...)
 	tab := b.Visitor().Tab()
 	tab.Open(w.site.URL)
@@ -97,7 +98,7 @@ func TestATabTakesPart(t *testing.T) {
 // A tab's row answers a question, as those of native clients do, also if the page computes gradients,
 // and a tab without rows declines it.
 func TestATabAnswers(t *testing.T) {
-	w := newWorld(t, 40, site(), func(l *operate.Loopback) {
+	w := newWorld(t, 40, site(t), func(l *operate.Loopback) {
 		l.Aggregator = true
 		l.Policy = config.Policy{MaxEps: 100, Delta: 1e-5, MinReports: 40, MaxTasks: 1, Trusts: []dp.Trust{dp.Trust(dp.TrustNames(dp.SumsOnly)[0])}}
 		l.Data = filepath.Join(l.Dir, "ages.csv")
@@ -155,7 +156,7 @@ func TestATabAnswers(t *testing.T) {
 // Examples of one model have no part in a task that publishes another one, also if its reports are as
 // long: those of private evaluation are longer than the model.
 func TestATabWithExamplesOfAnotherModel(t *testing.T) {
-	w := newWorld(t, 40, site(), func(l *operate.Loopback) { l.Aggregator = true })
+	w := newWorld(t, 40, site(t), func(l *operate.Loopback) { l.Aggregator = true })
 	b := browsertest.Start(t, w.pins...)
 	tab := b.Visitor().Tab()
 	tab.Open(w.site.URL)

@@ -32,7 +32,7 @@ func install(t *testing.T) (project string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := web.Pack(f); err != nil {
+	if err := web.Pack(f, program(t)); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Close(); err != nil {
@@ -57,7 +57,10 @@ func TestNpmPacksTheSame(t *testing.T) {
 		t.Skip("npm is not installed")
 	}
 	c := exec.Command(npm, "pack", "--dry-run", "--json", "--offline", "--cache", t.TempDir())
-	c.Dir = "package"
+	c.Dir = t.TempDir()
+	if err := os.CopyFS(c.Dir, web.Files([]byte("program"))); err != nil {
+		t.Fatal(err)
+	}
 	out, err := c.Output()
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +73,7 @@ func TestNpmPacksTheSame(t *testing.T) {
 	for _, f := range packs[0].Files {
 		got = append(got, f.Path)
 	}
-	entries, err := fs.ReadDir(web.Files(), ".")
+	entries, err := fs.ReadDir(web.Files(nil), ".")
 	if err != nil {
 		t.Fatal(err)
 	}

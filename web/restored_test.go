@@ -34,7 +34,7 @@ const copyScript = `(() => {
 // A store that is restored from an old copy forgets what was spent. The shuffler tells how much it has
 // taken, and the client stops. A ledger in which a line is missing is refused before that.
 func TestARestoredStoreStops(t *testing.T) {
-	w := newWorld(t, 3, site())
+	w := newWorld(t, 3, site(t))
 	tab := browsertest.Start(t, w.pins...).Visitor().Tab()
 	tab.Open(w.site.URL)
 	tab.Until("window.riffle")
@@ -90,7 +90,7 @@ func TestARestoredStoreStops(t *testing.T) {
 // A page that keeps secrets and calls one new that was used gives its visitor no fresh budget while the
 // shuffler counts.
 func TestAUsedCredentialIsNotNew(t *testing.T) {
-	w := newWorld(t, 3, site())
+	w := newWorld(t, 3, site(t))
 	tab := browsertest.Start(t, w.pins...).Visitor().Tab()
 	tab.Open(w.site.URL)
 	tab.Until("window.riffle")
@@ -119,7 +119,7 @@ func TestAUsedCredentialIsNotNew(t *testing.T) {
 
 // A page that cannot load the program is told so.
 func TestMissingProgram(t *testing.T) {
-	w := newWorld(t, 2, without(site(), "/riffle/client.wasm.gz"))
+	w := newWorld(t, 2, without(site(t), "/riffle/client.wasm.gz"))
 	tab := browsertest.Start(t, w.pins...).Visitor().Tab()
 	tab.Open(w.site.URL)
 	tab.Until("window.riffle")
@@ -128,7 +128,7 @@ func TestMissingProgram(t *testing.T) {
 			t.Errorf("%.30s: %q", call, why)
 		}
 	}
-	w = newWorld(t, 2, without(site(), "/riffle/worker.js"))
+	w = newWorld(t, 2, without(site(t), "/riffle/worker.js"))
 	tab = browsertest.Start(t, w.pins...).Visitor().Tab()
 	tab.Open(w.site.URL)
 	tab.Until("window.riffle")

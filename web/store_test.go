@@ -68,7 +68,7 @@ const storeScript = `(async () => {
 })()`
 
 func TestStoreInTheBrowser(t *testing.T) {
-	s := httptest.NewServer(site())
+	s := httptest.NewServer(site(t))
 	t.Cleanup(s.Close)
 	tab := browsertest.Start(t).Visitor().Tab()
 	tab.Open(s.URL)
@@ -83,7 +83,7 @@ func TestStoreInTheBrowser(t *testing.T) {
 
 // A credential counts with its ledger only, and a store has one client.
 func TestCredentialsGoWithTheirLedger(t *testing.T) {
-	s := httptest.NewServer(site())
+	s := httptest.NewServer(site(t))
 	t.Cleanup(s.Close)
 	tab := browsertest.Start(t).Visitor().Tab()
 	tab.Open(s.URL)

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"io"
 	"io/fs"
@@ -13,33 +14,45 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/riffle-dp/riffle/internal/longtest"
+	"github.com/riffle-dp/riffle/internal/wasmbuild"
 	"github.com/riffle-dp/riffle/web"
 )
 
-// The committed program is of the present sources; with the tag long it is built again.
-func TestProgramIsInStep(t *testing.T) {
-	flag := longtest.Pick("-check", "-rebuild")
-	out, err := exec.Command("go", "run", "./generate", flag).CombinedOutput()
-	if err != nil {
+// Go's script and the licences are those of what the program is built from.
+func TestCopiesAreInStep(t *testing.T) {
+	if out, err := exec.Command("go", "run", "./generate", "-check").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	t.Logf("%s", out)
+}
+
+// compiled is the program, compiled once.
+var compiled = sync.OnceValues(func() ([]byte, error) { return wasmbuild.Client.Compile(context.Background(), "..", nil) })
+
+func program(t testing.TB) []byte {
+	t.Helper()
+	longtest.Only(t, "compiles the client for browsers")
+	b, err := compiled()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 const mostPacked = 2_500_000
 
 func TestProgramIsSmall(t *testing.T) {
-	packed, err := fs.ReadFile(web.Files(), "client.wasm.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	packed := program(t)
 	t.Logf("%d bytes", len(packed))
 	if len(packed) > mostPacked {
 		t.Errorf("client.wasm.gz has %d bytes, more than %d", len(packed), mostPacked)
 	}
+}
+
+func TestProgramLeavesOut(t *testing.T) {
 	out, err := func() ([]byte, error) {
 		c := exec.Command("go", "list", "-deps", "./wasm")
 		c.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm", "GOFLAGS=")
@@ -60,7 +73,7 @@ func TestProgramIsSmall(t *testing.T) {
 func TestPack(t *testing.T) {
 	var first, second bytes.Buffer
 	for _, b := range []*bytes.Buffer{&first, &second} {
-		if err := web.Pack(b); err != nil {
+		if err := web.Pack(b, []byte("program")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -114,7 +127,7 @@ func TestPack(t *testing.T) {
 
 // Every option that the program reads has a type, and every property of the types is read.
 func TestTypesFitOptions(t *testing.T) {
-	types, err := fs.ReadFile(web.Files(), "index.d.ts")
+	types, err := fs.ReadFile(web.Files(nil), "index.d.ts")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -106,7 +106,7 @@ func TestHostileRemovals(t *testing.T) {
 	r := Round{Step: .01, Infinite: 0x1p-170, Q: []float64{.1}, Lower: []float64{0}, Balance: 1, Missing: .01, Times: 1, Clones: 1}
 	w := Composition{Low: -1 << 40, Points: 1 << 41, Beyond: 1e-200, Inflation: 1, WrapAround: 1e-200, Splitting: 1, Truncation: 1e-6}
 	w.Total = w.Window + w.Truncation + w.WrapAround + w.RoundOff
-	d := Document{Format: Format, Version: 3, Round: &r, Composition: &w, Reverse: &Order{r, w},
+	d := Document{Format: Format, Version: 1, Round: &r, Composition: &w, Reverse: &Order{r, w},
 		Query: Query{Trust: dp.Distributed, Participation: dp.CheckIn, Randomizer: dp.Gaussian, Adjacency: dp.AddRemoveOne, Sigma: 1, N: 1 << 52, Gamma: 0x1p-20, Rounds: 1},
 		Claim: Claim{Method: RemovePLD, Eps: .5, Delta: .5}}
 	if _, err := d.Verify(context.Background()); !errors.Is(err, ErrRejected) {

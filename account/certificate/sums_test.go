@@ -225,7 +225,7 @@ func TestStepsThatAreNotWhatTheySay(t *testing.T) {
 	q := Query{Trust: dp.Shuffle, Participation: dp.All, Adjacency: dp.ReplaceOne, Randomizer: dp.Rising, N: 9, Rounds: 1, Height: 2, Shares: []float64{.3, .1, .04}}
 	for eps0, fits := range map[float64]bool{1.94: false, 1.95: true} {
 		q.Eps0 = eps0
-		d := Document{Format: Format, Version: 2, Query: q, Claim: Claim{Method: Basic, Eps: 2, Delta: 1e-5}}
+		d := Document{Format: Format, Version: 1, Query: q, Claim: Claim{Method: Basic, Eps: 2, Delta: 1e-5}}
 		if _, err := d.Verify(t.Context()); fits != (err == nil) || !fits && !errors.Is(err, ErrRejected) {
 			t.Errorf("eps0 = %v: error %v", eps0, err)
 		}

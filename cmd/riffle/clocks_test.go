@@ -107,7 +107,7 @@ func TestClocksHoursApart(t *testing.T) {
 			d.stop(w.name)
 			now = true
 			d.start(w.name)
-			time.Sleep(4 * time.Second)
+			goOn(4 * time.Second)
 			during := d.look(d.api())
 			select {
 			case <-d.running[w.name].done: // clients have seen the task's end

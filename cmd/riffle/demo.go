@@ -55,6 +55,7 @@ type demo struct {
 
 	dir     string
 	initial []byte // the program's first parameters, a file's content
+	client  []byte // the client for tabs, compiled
 }
 
 const demoFile = "demo.json"
@@ -116,6 +117,9 @@ client, which learns from them. It says how to open the page, and waits for the 
 				if err != nil {
 					return err
 				}
+				if err := d.loadClient(cmd, show); err != nil {
+					return err
+				}
 				return d.run(cmd, show, true)
 			}
 			given := cmd.Flags().Changed
@@ -173,6 +177,9 @@ client, which learns from them. It says how to open the page, and waits for the 
 				return usage("--epsilon goes with --trust %s, not %s", dp.AnyTrust(dp.SumsOnly), d.Trust)
 			case given("gamma") && d.Participation != dp.CheckIn:
 				return usage("--gamma goes with --participation check-in, not %s", d.Participation)
+			}
+			if err := d.loadClient(cmd, show); err != nil {
+				return err
 			}
 			fresh := out == ""
 			var err error

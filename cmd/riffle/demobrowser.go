@@ -13,7 +13,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/wasmbuild"
 	"github.com/riffle-dp/riffle/page/draw"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/client"
@@ -40,6 +43,14 @@ func (d *demo) choosePage() error {
 	}
 	d.Page = "http://" + free[0]
 	return nil
+}
+
+// loadClient gets the client for tabs, before anything is started.
+func (d *demo) loadClient(cmd *cobra.Command, show output) (err error) {
+	if d.Browser > 0 {
+		d.client, err = loadProgram(cmd.Context(), wasmbuild.Client, show, cmd.ErrOrStderr())
+	}
+	return err
 }
 
 func (d *demo) origins() []string {
@@ -79,7 +90,7 @@ func (d *demo) openPage(ctx context.Context, c *children, show output, stderr io
 	if err != nil {
 		return nil, fmt.Errorf("the page for tabs: %w", err)
 	}
-	t.server = &http.Server{Handler: draw.Handler(d.Page, web.Files(), t), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	t.server = &http.Server{Handler: draw.Handler(d.Page, web.Files(d.client), t), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
 	go func() {
 		defer close(t.ended)
 		_ = t.server.Serve(endpoint.LimitListener(l, 256)) // ErrServerClosed

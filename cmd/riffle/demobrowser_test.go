@@ -198,7 +198,6 @@ func TestDemoWithATabGoesOn(t *testing.T) {
 			if _, err := chromedp.Run(q.Context, chromedp.KeyEvent("thisisunsafe")); err != nil { // what the warning's button does
 				t.Fatal(err)
 			}
-			time.Sleep(time.Second) // the warning may not have listened yet
 			shown, err := chromedp.Run(q.Context, chromedp.Evaluate[bool](`document.body.innerText.includes("404")`))
 			return err == nil && shown
 		})

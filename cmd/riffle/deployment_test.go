@@ -274,7 +274,6 @@ func (d *deployment) alive() {
 		switch {
 		case code == exitDone && strings.HasPrefix(name, "clients-"):
 		case strings.Contains(text[strings.LastIndex(strings.TrimSpace(text), "\n")+1:], "address already in use"):
-			time.Sleep(100 * time.Millisecond)
 			d.start(name)
 		default:
 			d.t.Fatalf("%s has ended: %v\n%s", name, s.cmd.ProcessState, text)
@@ -297,6 +296,9 @@ func (d *deployment) tails() string {
 	}
 	return b.String()
 }
+
+// goOn lets the processes work for a time, so that what comes next finds them at any moment of their work.
+func goOn(span time.Duration) { time.Sleep(span) }
 
 // wait polls quickly: what it waits for may last some milliseconds only.
 func (d *deployment) wait(what string, limit time.Duration, f func() bool) {

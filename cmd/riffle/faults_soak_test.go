@@ -70,7 +70,7 @@ func TestFaultMatrix(t *testing.T) {
 					if !d.phase(after, p.name, patience) {
 						missed++
 					}
-					time.Sleep(time.Duration(random.Int64N(int64(p.span))))
+					goOn(time.Duration(random.Int64N(int64(p.span))))
 					d.kill(f.victims...)
 					for _, v := range f.victims {
 						if slices.Contains(d.roles(), v) && random.IntN(2) == 0 {
@@ -78,7 +78,7 @@ func TestFaultMatrix(t *testing.T) {
 							d.fsck(v)
 						}
 					}
-					time.Sleep(time.Duration(random.Int64N(int64(300 * time.Millisecond))))
+					goOn(time.Duration(random.Int64N(int64(300 * time.Millisecond))))
 					up := slices.DeleteFunc(slices.Clone(f.victims), func(v string) bool { return d.configs[v] == "" })
 					random.Shuffle(len(up), func(i, j int) { up[i], up[j] = up[j], up[i] })
 					d.start(up...)
@@ -249,7 +249,7 @@ func TestFullStores(t *testing.T) {
 				return err == nil && (strings.Contains(string(b), "full") || strings.Contains(string(b), "resource"))
 			})
 			at := d.last.Round
-			time.Sleep(8 * time.Second) // a round's deadline passes
+			goOn(8 * time.Second) // a round's deadline passes
 			d.look(d.api())
 			t.Logf("full in round %d, after %v; 8 s later round %d, %d void, last error %s", at+1, time.Since(begin), d.last.Round, d.last.RoundsVoid, d.last.Error)
 			d.kill(role)
@@ -288,11 +288,11 @@ func TestKilledNodes(t *testing.T) {
 					after = d.last.Round
 				}
 				d.phase(after, "collecting", patience)
-				time.Sleep(time.Duration(random.Int64N(int64(1500 * time.Millisecond))))
+				goOn(time.Duration(random.Int64N(int64(1500 * time.Millisecond))))
 				begin := time.Now()
 				c.kill(s.nodes...)
 				d.kill(s.roles...)
-				time.Sleep(time.Second)
+				goOn(time.Second)
 				c.start(s.nodes...)
 				d.start(s.roles...)
 				d.reach(min(after+1, d.rounds), patience)

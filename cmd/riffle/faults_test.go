@@ -36,7 +36,7 @@ func TestKilledProcesses(t *testing.T) {
 				}
 				seen := d.phase(after, k.phase, patience)
 				if k.phase == "collecting" {
-					time.Sleep(100 * time.Millisecond) // half of the reports are there
+					goOn(100 * time.Millisecond) // half of the reports are there
 				}
 				d.kill(victims...)
 				t.Logf("killed %v in round %d, seen %s: %v", victims, d.last.Round+1, k.phase, seen)

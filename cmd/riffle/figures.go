@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -22,10 +24,13 @@ type figureFlags struct {
 	show      output
 }
 
+// sitePlan writes the planning page into a directory.
+type sitePlan func(ctx context.Context, dir string, show output, stderr io.Writer) error
+
 // newFigures returns the command riffle figures. recorded holds the experiments' e1.csv,
-// e2.csv, …, and plan writes the planning page into a directory. If both are nil, figures
-// from experiments have the papers' points only, and there is no --site.
-func newFigures(recorded fs.FS, plan func(dir string) error) *cobra.Command {
+// e2.csv, …. If both are nil, figures from experiments have the papers' points only, and there is
+// no --site.
+func newFigures(recorded fs.FS, plan sitePlan) *cobra.Command {
 	var f figureFlags
 	cmd := &cobra.Command{
 		Use:   "figures",
@@ -77,7 +82,7 @@ type figuresJSON struct {
 	Seconds float64         `json:"seconds"`
 }
 
-func (f figureFlags) run(cmd *cobra.Command, recorded fs.FS, plan func(dir string) error) error {
+func (f figureFlags) run(cmd *cobra.Command, recorded fs.FS, plan sitePlan) error {
 	p := printer{w: cmd.OutOrStdout()}
 	dir := f.out
 	switch {
@@ -115,7 +120,7 @@ func (f figureFlags) run(cmd *cobra.Command, recorded fs.FS, plan func(dir strin
 	}
 	if f.site != "" {
 		c.Plan = "plan/index.html" // the full path also works if no server adds index.html
-		if err := plan(dir); err != nil {
+		if err := plan(cmd.Context(), dir, f.show, cmd.ErrOrStderr()); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,7 +12,7 @@ import (
 )
 
 // runFigures runs the command with a planning page, or with none.
-func runFigures(plan func(dir string) error, args ...string) (string, error) {
+func runFigures(plan sitePlan, args ...string) (string, error) {
 	cmd := newFigures(nil, plan)
 	var out bytes.Buffer
 	cmd.SetOut(&out)
@@ -25,7 +26,7 @@ func runFigures(plan func(dir string) error, args ...string) (string, error) {
 func TestFiguresSite(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "site")
 	var planned string
-	plan := func(d string) error {
+	plan := func(_ context.Context, d string, _ output, _ io.Writer) error {
 		planned = d
 		if err := os.MkdirAll(filepath.Join(d, "plan"), 0o755); err != nil {
 			return err
@@ -43,7 +44,7 @@ func TestFiguresSite(t *testing.T) {
 		t.Errorf("--site with --out: %v", err)
 	}
 	failed := errors.New("disk full")
-	if _, err := runFigures(func(string) error { return failed }, "--site", dir, "--only", "eab-4"); !errors.Is(err, failed) {
+	if _, err := runFigures(func(context.Context, string, output, io.Writer) error { return failed }, "--site", dir, "--only", "eab-4"); !errors.Is(err, failed) {
 		t.Errorf("a planning page that fails: %v", err)
 	}
 	if _, err := runFigures(nil, "--site", dir); err == nil || !strings.Contains(err.Error(), "unknown flag") {

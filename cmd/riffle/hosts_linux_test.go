@@ -169,7 +169,7 @@ func (h *hosts) part(p partition) (seen bool) {
 	}
 	seen = h.phase(after, p.phase, patience)
 	if p.phase == "collecting" {
-		time.Sleep(time.Duration(h.random.Int64N(int64(200 * time.Millisecond))))
+		goOn(time.Duration(h.random.Int64N(int64(200 * time.Millisecond))))
 	}
 	some, others := h.machines(p.some), h.machines(p.others)
 	for _, a := range some {
@@ -182,7 +182,7 @@ func (h *hosts) part(p partition) (seen bool) {
 			}
 		}
 	}
-	time.Sleep(p.span)
+	goOn(p.span)
 	lost := int64(0)
 	for _, a := range some {
 		for _, b := range others {

@@ -98,7 +98,6 @@ func TestDemoLeavesNothingUnnamed(t *testing.T) {
 					t.Fatal(err)
 				}
 				if c.twice { // as timeout sends it
-					time.Sleep(20 * time.Millisecond)
 					_ = cmd.Process.Signal(signal)
 				}
 			} else {

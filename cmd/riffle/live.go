@@ -81,7 +81,9 @@ type live struct {
 }
 
 // pages returns the pages that are served beside a run or a coordinator.
-func pages() map[string]http.Handler { return map[string]http.Handler{"plan": plan.Handler()} }
+func pages() map[string]http.Handler {
+	return map[string]http.Handler{"plan": plan.Handler(accountant)}
+}
 
 // serve starts the page of a run, which must not be training yet.
 func serve(ctx context.Context, s serving, r *train.Run, planned dp.Bound) (*live, error) {

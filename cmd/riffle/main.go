@@ -20,7 +20,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/riffle-dp/riffle/page/plan"
 	"github.com/riffle-dp/riffle/paper/experiment"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/run/measure"
@@ -170,8 +169,8 @@ client's data can have influenced what was seen.`,
 		}
 		return usageError(fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath()))
 	})
-	root.AddCommand(newTrain(), newEval(), newPredict(), newEps(), newPlan(), newAudit(), newSolve(), newMeasure(), newExperiment(), newFigures(experiment.Recordings(), plan.Site), newData(), newGradients(),
-		newDemo(), newServe(), newClient(), newInit(), newKeygen(), newTaskCommand(), newRegistrar(), newLedger(), newFsck(), newMigrate(), newVersion())
+	root.AddCommand(newTrain(), newEval(), newPredict(), newEps(), newPlan(), newAudit(), newSolve(), newMeasure(), newExperiment(), newFigures(experiment.Recordings(), planSite), newData(), newGradients(),
+		newDemo(), newServe(), newClient(), newInit(), newKeygen(), newTaskCommand(), newRegistrar(), newLedger(), newFsck(), newMigrate(), newVersion(), newAccountant())
 	root.SetUsageTemplate(usageByPart(root))
 	root.SetHelpTemplate(strings.Replace(root.HelpTemplate(), "{{. | trimTrailingWhitespaces}}", "{{fold .}}", 1))
 	for _, c := range root.Commands() {

@@ -79,7 +79,7 @@ func TestKilledQuestions(t *testing.T) {
 				return err == nil
 			})
 			seen := d.phase(0, p.name, patience)
-			time.Sleep(time.Duration(random.Int64N(int64(p.span))))
+			goOn(time.Duration(random.Int64N(int64(p.span))))
 			d.kill(operate.RoleCoordinator)
 			d.fsck(operate.RoleCoordinator)
 			d.start(operate.RoleCoordinator)

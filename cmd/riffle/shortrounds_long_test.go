@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -64,7 +63,6 @@ func TestRoundsOfFifteenSeconds(t *testing.T) {
 		Void     int64 `json:"rounds_void"`
 		Reports  int64 `json:"reports_accepted"`
 	}
-	time.Sleep(rounds * 15 * time.Second)
 	until(t, "the task is done", func() bool {
 		if err := json.Unmarshal([]byte(want(t, exitDone, "", "task", "show", "short", "--config", coordinator, "--json")), &s); err != nil {
 			t.Fatal(err)

@@ -200,6 +200,32 @@ func (p remotePage) history(t *testing.T, task string) (h pageHistory) {
 	return h
 }
 
+// plan asks /plan of the coordinator: as its page does, without the token, and too much.
+func (p remotePage) plan(t *testing.T) {
+	t.Helper()
+	const question = `{"query":{"participation":"all","randomizer":"generic","eps0":2,"n":1000,"rounds":10,"delta":1e-5},"which":"best"}`
+	for _, c := range []struct {
+		token, body string
+		code        int
+		says        string
+	}{{p.token, question, 200, `"upper":{"method":"blanket-pld"`}, {"not the token at all", question, 401, "token"}, {p.token, question + strings.Repeat(" ", 1<<20), 413, ""}} {
+		r, err := http.NewRequest(http.MethodPost, p.url+"/plan/ask", strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+c.token)
+		r.Header.Set("Content-Type", "application/json")
+		resp, err := p.client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		if resp.Body.Close(); err != nil || resp.StatusCode != c.code || !strings.Contains(string(text), c.says) {
+			t.Errorf("a question of %d bytes: %s, %v\n%s", len(c.body), resp.Status, err, text)
+		}
+	}
+}
+
 // check compares what the page says of a task of two rounds with what was done, and
 // returns its accuracy.
 func (p remotePage) check(t *testing.T, task string) float64 {
@@ -243,6 +269,7 @@ func (p remotePage) check(t *testing.T, task string) float64 {
 	if p.get(t, "/api/statement?task="+task, p.token, &said); !strings.Contains(said.Lead, "the whole run of 2 rounds") {
 		t.Errorf("the statement is %q", said.Lead)
 	}
+	p.plan(t)
 	// By HTTP/2, news come as they happen.
 	r, err := http.NewRequest(http.MethodGet, p.url+"/api/events", nil)
 	if err != nil {

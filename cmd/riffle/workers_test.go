@@ -93,7 +93,7 @@ func TestWorkersAreKilled(t *testing.T) {
 		d.kill(workers...)
 		seen := d.phase(before, "opening", patience)
 		d.start(workers[0])
-		time.Sleep(time.Duration(src.Uint64()%400) * time.Millisecond)
+		goOn(time.Duration(src.Uint64()%400) * time.Millisecond)
 		var victim string
 		switch kill % 5 {
 		case 0, 2:

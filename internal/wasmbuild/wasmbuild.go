@@ -1,42 +1,39 @@
-// Package wasmbuild compiles Go programs for browsers, and records what they were compiled from, so
-// that a test finds a committed program that is not of the present sources.
+// Package wasmbuild has riffle's programs for browsers. A release build has them in it; any other one
+// compiles them in a clone of riffle when they are needed.
 package wasmbuild
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
-	"crypto/sha256"
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"runtime"
-	"slices"
 	"strings"
 )
 
-// Program is a program of this module. Paths are relative to the module's root, in which all methods
-// run.
+// Program is a program of this module for browsers.
 type Program struct {
-	Package string // ./ and the path of its directory
-	Packed  string // the compiled program, gzip
-	Record  string // what it was compiled from
-	Command string // makes both, for messages
+	Package string // ./ and the path of its directory in the module
+	Packed  string // the name of the compiled program, gzip
 	// Flags are further flags of the compiler. They change the program's size and speed only.
 	Flags []string
 }
 
-// module is the path before the packages of this module.
-const module = "github.com/riffle-dp/riffle/"
+const module = "github.com/riffle-dp/riffle"
+
+// Accountant is the accountant of the page /plan.
+var Accountant = Program{Package: "./page/plan/wasm", Packed: "accountant.wasm.gz"}
 
 // Client is the client in the browser. Functions are inlined only where most of the time goes, since
 // inlining makes the program a twentieth larger.
-var Client = Program{Package: "./web/wasm", Packed: "web/package/client.wasm.gz", Record: "web/client.sum", Command: "go generate ./web",
-	Flags: inlineOnly(module+"mechanism/...", module+"dp/...", module+"account/...", module+"internal/...", "crypto/...", "math/...", "gonum.org/...",
+var Client = Program{Package: "./web/wasm", Packed: "client.wasm.gz",
+	Flags: inlineOnly(module+"/mechanism/...", module+"/dp/...", module+"/account/...", module+"/internal/...", "crypto/...", "math/...", "gonum.org/...",
 		"internal/...", "encoding/binary", "runtime/...", "runtime", "sync/...")}
 
 func inlineOnly(packages ...string) []string {
@@ -47,284 +44,135 @@ func inlineOnly(packages ...string) []string {
 	return flags
 }
 
-// Go's own script, which its programs need in a browser.
-const (
-	script   = "page/third_party/wasmexec/wasm_exec.js"
-	licence  = "page/third_party/wasmexec/LICENSE"
-	scriptOf = "page/third_party/wasmexec/README.md"
-	scriptIn = "lib/wasm/wasm_exec.js" // in the Go distribution
-)
+// Progress is told of a compilation: its number of packages, and how many more were compiled. Those in Go's
+// build cache are not compiled. A nil Progress is not told.
+type Progress func(program string, more, of int)
 
-// Root changes the directory to the module's root.
-func Root() error {
-	root, err := command("go", "list", "-m", "-f", "{{.Dir}}")
-	if err != nil {
-		return err
+// Load returns the compiled program, gzip: what a release build has in it, else what Compile
+// makes in the clone of riffle that the working directory is in.
+func (p Program) Load(ctx context.Context, progress Progress) ([]byte, error) {
+	if packed, err := fs.ReadFile(embedded, p.Packed); err == nil {
+		return packed, nil
 	}
-	return os.Chdir(strings.TrimSpace(string(root)))
+	root, err := Root(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("this riffle was built without %s, and cannot compile it here: %w. Run it in a clone of riffle with Go (https://go.dev/dl), or build a release", p.Packed, err)
+	}
+	return p.Compile(ctx, root, progress)
 }
 
-// Check fails if the committed program is not of the present sources.
-func (p Program) Check() error {
-	sources, err := p.digest()
+// Root returns the directory of the clone of riffle that the working directory is in. Its error says what is
+// missing.
+func Root(ctx context.Context) (string, error) {
+	if _, err := exec.LookPath("go"); err != nil {
+		return "", errors.New("there is no go in PATH")
+	}
+	out, err := command(ctx, "", nil, "list", "-m", "-f", "{{.Path}} {{.Dir}}")
 	if err != nil {
-		return err
+		return "", fmt.Errorf("the working directory is in no clone of riffle: %w", err)
 	}
-	have, err := p.readRecord()
-	if err != nil {
-		return err
+	path, dir, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
+	if path != module {
+		return "", errors.New("the working directory is in no clone of riffle")
 	}
-	if err := p.compare(have, sources); err != nil {
-		return fmt.Errorf("%w; run: %s", err, p.Command)
-	}
-	return nil
+	return dir, nil
 }
 
-// Rebuild is Check, and fails if a byte differs when the program is compiled again. It compiles only
-// with the recorded release of Go, and says what it did.
-func (p Program) Rebuild() (string, error) {
-	if err := p.Check(); err != nil {
-		return "", err
-	}
-	have, err := p.readRecord()
+// Compile compiles the program in the clone of riffle in root, and packs it. The same sources and
+// the same release of Go give the same bytes.
+func (p Program) Compile(ctx context.Context, root string, progress Progress) ([]byte, error) {
+	wasm, err := p.Build(ctx, root, p.Package, progress)
 	if err != nil {
-		return "", err
-	}
-	if have.release != runtime.Version() {
-		return fmt.Sprintf("not built again: recorded with %s, this is %s", have.release, runtime.Version()), nil
-	}
-	wasm, err := p.Build(p.Package)
-	if err != nil {
-		return "", err
-	}
-	if sum := hash(wasm); sum != have.wasm {
-		return "", fmt.Errorf("%s builds to %s, recorded is %s; run: %s", p.Package, sum, have.wasm, p.Command)
-	}
-	return "built again, equal to the last byte", nil
-}
-
-// recorded is the record of the packed program.
-type recorded struct{ release, sources, wasm string }
-
-func (r recorded) String() string {
-	return fmt.Sprintf("go %s\nsources %s\nwasm %s\n", r.release, r.sources, r.wasm)
-}
-
-func (p Program) readRecord() (recorded, error) {
-	var r recorded
-	text, err := os.ReadFile(p.Record)
-	if err != nil {
-		return r, err
-	}
-	_, err = fmt.Sscanf(string(text), "go %s\nsources %s\nwasm %s\n", &r.release, &r.sources, &r.wasm)
-	if err != nil || r.String() != string(text) {
-		return r, fmt.Errorf("%s does not have the form in which it is written", p.Record)
-	}
-	return r, nil
-}
-
-// compare returns an error that names what is out of step: the sources, the program, the
-// script.
-func (p Program) compare(have recorded, sources string) error {
-	if have.sources != sources {
-		return fmt.Errorf("the program in %s is not of the present sources", p.Packed)
-	}
-	wasm, err := p.unpack()
-	if err != nil {
-		return err
-	}
-	if hash(wasm) != have.wasm {
-		return fmt.Errorf("%s is not the program that %s records", p.Packed, p.Record)
-	}
-	about, err := os.ReadFile(scriptOf)
-	if err != nil {
-		return err
-	}
-	if !strings.Contains(string(about), versionRow(have.release)) {
-		return fmt.Errorf("%s is not of %s, which %s was built with", script, have.release, p.Packed)
-	}
-	if have.release != runtime.Version() {
-		return nil
-	}
-	from, err := goroot()
-	if err != nil {
-		return err
-	}
-	want, err := os.ReadFile(filepath.Join(from, scriptIn))
-	if err != nil {
-		return nil // the toolchain lacks its library, so there is nothing to compare with
-	}
-	got, err := os.ReadFile(script)
-	if err == nil && !bytes.Equal(got, want) {
-		err = fmt.Errorf("%s is not that of %s", script, have.release)
-	}
-	return err
-}
-
-func versionRow(release string) string { return "| Version | " + release + " |" }
-
-// Generate compiles the program, packs and records it, and copies Go's script. It says how large the
-// program is.
-func (p Program) Generate() (string, error) {
-	size, err := p.generate()
-	if err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("%s: %d bytes, unpacked %d", p.Packed, size[0], size[1]), nil
-}
-
-func (p Program) generate() (size [2]int, err error) {
-	sources, err := p.digest()
-	if err != nil {
-		return size, err
-	}
-	wasm, err := p.Build(p.Package)
-	if err != nil {
-		return size, err
+		return nil, err
 	}
 	var b bytes.Buffer
 	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
-	if err != nil {
-		return size, err
+	if err == nil {
+		_, err = z.Write(wasm)
 	}
-	if _, err := z.Write(wasm); err != nil {
-		return size, err
+	if err == nil {
+		err = z.Close()
 	}
-	if err := z.Close(); err != nil {
-		return size, err
-	}
-	from, err := goroot()
-	if err != nil {
-		return size, err
-	}
-	release := runtime.Version()
-	for to, name := range map[string]string{script: scriptIn, licence: "LICENSE"} {
-		text, err := os.ReadFile(filepath.Join(from, name))
-		if err != nil {
-			return size, err
-		}
-		if err := os.WriteFile(to, text, 0o644); err != nil {
-			return size, err
-		}
-	}
-	about, err := os.ReadFile(scriptOf)
-	if err != nil {
-		return size, err
-	}
-	about = regexp.MustCompile(`(?m)^\| Version \|.*$`).ReplaceAll(about, []byte(versionRow(release)))
-	if err := os.WriteFile(scriptOf, about, 0o644); err != nil {
-		return size, err
-	}
-	if err := os.WriteFile(p.Packed, b.Bytes(), 0o644); err != nil {
-		return size, err
-	}
-	if err := os.WriteFile(p.Record, []byte(recorded{release, sources, hash(wasm)}.String()), 0o644); err != nil {
-		return size, err
-	}
-	return [2]int{b.Len(), len(wasm)}, nil
+	return b.Bytes(), err
 }
 
-// Build compiles another package with the program's flags, which leave out everything that differs
-// between machines.
-func (p Program) Build(pkg string) ([]byte, error) {
+// Build compiles a package of the clone with the program's flags, which leave out everything that differs
+// between machines. Go's build cache keeps what it compiles.
+func (p Program) Build(ctx context.Context, root, pkg string, progress Progress) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "riffle-wasm-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
+	each := func() {}
+	if progress != nil {
+		out, err := command(ctx, root, nil, "list", "-deps", pkg)
+		if err != nil {
+			return nil, err
+		}
+		of := bytes.Count(out, []byte("\n"))
+		progress(p.Packed, 0, of)
+		each = func() { progress(p.Packed, 1, of) }
+	}
+	if err := sameScript(ctx, root); err != nil {
+		return nil, err
+	}
 	file := filepath.Join(dir, "program.wasm")
-	args := []string{"build", "-trimpath", "-ldflags", "-s -w -buildid=", "-buildvcs=false", "-o", file}
-	if _, err := command("go", append(append(args, p.Flags...), pkg)...); err != nil {
+	args := append([]string{"build", "-v", "-trimpath", "-ldflags", "-s -w -buildid=", "-buildvcs=false", "-o", file}, p.Flags...)
+	if _, err := command(ctx, root, each, append(args, pkg)...); err != nil {
 		return nil, err
 	}
 	return os.ReadFile(file)
 }
 
-func goroot() (string, error) {
-	out, err := command("go", "env", "GOROOT")
-	return strings.TrimSpace(string(out)), err
+// sameScript fails if the script that starts the program in a browser is of another release of Go than the one
+// that compiles it.
+func sameScript(ctx context.Context, root string) error {
+	out, err := command(ctx, root, nil, "env", "GOROOT", "GOVERSION")
+	if err != nil {
+		return err
+	}
+	goroot, release, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	want, err := os.ReadFile(filepath.Join(goroot, "lib/wasm/wasm_exec.js"))
+	if err != nil {
+		return nil // some distributions leave it out
+	}
+	have, err := os.ReadFile(filepath.Join(root, "page/third_party/wasmexec/wasm_exec.js"))
+	if err == nil && !bytes.Equal(have, want) {
+		err = fmt.Errorf("page/third_party/wasmexec/wasm_exec.js is not that of %s; run: go generate ./web", release)
+	}
+	return err
 }
 
-// digest returns a digest of the name and content of every file of the module that the
-// program is built from, and of the versions of the other modules.
-func (p Program) digest() (string, error) {
-	out, err := command("go", "list", "-deps", "-json=Dir,Standard,GoFiles,SFiles,EmbedFiles,Module", p.Package)
-	if err != nil {
-		return "", err
+// command runs the toolchain for WebAssembly in a directory, without the caller's settings that would change
+// the result. It runs no toolchain that a go.mod names. each, if not nil, is called for each package that go
+// build -v names.
+func command(ctx context.Context, dir string, each func(), args ...string) ([]byte, error) {
+	c := exec.CommandContext(ctx, "go", args...)
+	c.Dir = dir
+	c.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm", "GOWASM=", "GOFLAGS=", "GOEXPERIMENT=", "CGO_ENABLED=0", "GOFIPS140=off", "GOWORK=off", "GOTOOLCHAIN=local")
+	var out bytes.Buffer
+	c.Stdout = &out
+	says, err := c.StderrPipe()
+	if err == nil {
+		err = c.Start()
 	}
-	root, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	lines := slices.Clone(p.Flags)
-	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
-		var dep struct {
-			Dir                         string
-			Standard                    bool
-			GoFiles, SFiles, EmbedFiles []string
-			Module                      *struct {
-				Path, Version, GoVersion string
-				Main                     bool
-			}
-		}
-		err := dec.Decode(&dep)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return "", err
-		}
-		switch {
-		case dep.Standard:
-			continue
-		case dep.Module == nil:
-			return "", fmt.Errorf("package in %s has no module", dep.Dir)
-		case !dep.Module.Main:
-			lines = append(lines, dep.Module.Path+" "+dep.Module.Version)
-			continue
-		}
-		lines = append(lines, "go "+dep.Module.GoVersion)
-		for _, name := range slices.Concat(dep.GoFiles, dep.SFiles, dep.EmbedFiles) {
-			file := filepath.Join(dep.Dir, name)
-			text, err := os.ReadFile(file)
-			if err != nil {
-				return "", err
-			}
-			rel, err := filepath.Rel(root, file)
-			if err != nil {
-				return "", err
-			}
-			lines = append(lines, filepath.ToSlash(rel)+" "+hash(text))
-		}
-	}
-	slices.Sort(lines)
-	return hash([]byte(strings.Join(slices.Compact(lines), "\n"))), nil
-}
-
-func (p Program) unpack() ([]byte, error) {
-	text, err := os.ReadFile(p.Packed)
 	if err != nil {
 		return nil, err
 	}
-	z, err := gzip.NewReader(bytes.NewReader(text))
-	if err != nil {
-		return nil, err
+	var complaint strings.Builder
+	for lines := bufio.NewScanner(says); lines.Scan(); {
+		if each != nil && !strings.ContainsAny(lines.Text(), " :") {
+			each()
+			continue
+		}
+		complaint.WriteString("\n" + lines.Text())
 	}
-	return io.ReadAll(z)
-}
-
-func hash(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
-
-// command runs the toolchain for WebAssembly, without the caller's settings that would change
-// the result.
-func command(name string, args ...string) ([]byte, error) {
-	c := exec.Command(name, args...)
-	c.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm", "GOWASM=", "GOFLAGS=", "GOEXPERIMENT=", "CGO_ENABLED=0", "GOFIPS140=off", "GOWORK=off")
-	var complaint bytes.Buffer
-	c.Stderr = &complaint
-	out, err := c.Output()
-	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, complaint.String())
+	_, _ = io.Copy(io.Discard, says) // after a line that is too long
+	if err := c.Wait(); ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	} else if err != nil {
+		return nil, fmt.Errorf("go %s: %w%s", strings.Join(args, " "), err, complaint.String())
 	}
-	return out, nil
+	return out.Bytes(), nil
 }

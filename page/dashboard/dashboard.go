@@ -47,8 +47,8 @@ type Config struct {
 	// there is none yet. nil: the page has no report.
 	Report func() ([]byte, error)
 	// Extra are further pages by name: "plan" serves /plan and all paths below, and the
-	// navigation links to it. They may run WebAssembly of this origin, or state a policy of
-	// their own.
+	// navigation links to it. They may state a policy of their own. Posts go to /plan/ask only; whether
+	// they are from the page itself is the page's to check.
 	Extra map[string]http.Handler
 
 	// Loopback says that the page is served on loopback. The Host of a request must then be
@@ -119,8 +119,9 @@ func New(c Config) (*dashboard, error) {
 		if !plainName(name) || d.assets[name].body != nil || name == "api" || name == "report" || h == nil {
 			return nil, fmt.Errorf("dashboard: %q is not a name for a further page", name)
 		}
-		d.mux.Handle("GET /"+name, extraPolicy(h))
-		d.mux.Handle("GET /"+name+"/", extraPolicy(h))
+		d.mux.Handle("GET /"+name, h)
+		d.mux.Handle("GET /"+name+"/", h)
+		d.mux.Handle("POST /"+name+"/ask", h)
 	}
 	return d, nil
 }
@@ -151,8 +152,6 @@ func (d *dashboard) load() error {
 const (
 	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-	wasmPolicy = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; img-src 'self' data:; object-src 'none'; " +
-		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 	// A report states a policy of its own in the page, which names its style and script by
 	// hash; a browser applies both policies.
 	reportPolicy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; " +
@@ -167,7 +166,7 @@ func (d *dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead && !(r.Method == http.MethodPost && d.asked(r.URL.Path)) {
 		h.Set("Allow", "GET, HEAD")
 		refuse(w, http.StatusMethodNotAllowed, "this page is for looking only")
 		return
@@ -178,11 +177,10 @@ func (d *dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func extraPolicy(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Security-Policy", wasmPolicy)
-		h.ServeHTTP(w, r)
-	})
+// asked says whether a path is where one of the further pages is asked.
+func (d *dashboard) asked(path string) bool {
+	name, ok := strings.CutSuffix(strings.TrimPrefix(path, "/"), "/ask")
+	return ok && d.config.Extra[name] != nil
 }
 
 func refuse(w http.ResponseWriter, code int, text string) {

@@ -93,7 +93,10 @@ func TestHostsOnLoopback(t *testing.T) {
 func TestTokenOpensTheDoor(t *testing.T) {
 	d := newDashboard(t, Config{Token: token, Extra: map[string]http.Handler{"plan": extraPage}, Report: func() ([]byte, error) { return []byte("report"), nil },
 		Ledger: func(context.Context) (Ledger, error) { return Ledger{}, nil }})
-	everything := []string{"/", "/app.js", "/app.css", "/uplot.js", "/api/tasks", "/api/history?task=run", "/api/events", "/api/statement?task=run", "/api/ledger", "/report", "/plan", "/plan/", "/nothing"}
+	everything := []string{"/", "/app.js", "/app.css", "/uplot.js", "/api/tasks", "/api/history?task=run", "/api/events", "/api/statement?task=run", "/api/ledger", "/report", "/plan", "/plan/", "/plan/ask", "/nothing"}
+	if resp := request(t, d, http.MethodPost, "/plan/ask", nil); resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("a question without a token: %d", resp.StatusCode)
+	}
 	for _, target := range everything {
 		for name, change := range map[string]func(*http.Request){
 			"nothing":      nil,
@@ -136,7 +139,7 @@ func TestTokenOpensTheDoor(t *testing.T) {
 func TestOnlyForLooking(t *testing.T) {
 	d := newDashboard(t, Config{Loopback: true, Extra: map[string]http.Handler{"plan": extraPage}})
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch, http.MethodOptions, "PROPFIND"} {
-		for _, target := range []string{"/", "/api/tasks", "/api/events", "/plan/"} {
+		for _, target := range []string{"/", "/api/tasks", "/api/events", "/plan/", "/plan/x/ask", "/ask", "/app.js/ask"} {
 			if resp := request(t, d, method, target, nil); resp.StatusCode != http.StatusMethodNotAllowed || resp.Header.Get("Allow") != "GET, HEAD" {
 				t.Errorf("%s %s: %d", method, target, resp.StatusCode)
 			}
@@ -145,11 +148,15 @@ func TestOnlyForLooking(t *testing.T) {
 	if resp := request(t, d, http.MethodHead, "/api/events", nil); resp.StatusCode != 200 {
 		t.Errorf("HEAD of events: %d", resp.StatusCode)
 	}
+	// Only a further page may be asked.
+	if resp := request(t, d, http.MethodPost, "/plan/ask", nil); resp.StatusCode != 200 {
+		t.Errorf("a question: %d", resp.StatusCode)
+	}
 }
 
 func TestHeaders(t *testing.T) {
 	d := newDashboard(t, Config{Loopback: true, Extra: map[string]http.Handler{"plan": extraPage}, Report: func() ([]byte, error) { return []byte("<html>"), nil }})
-	for target, script := range map[string]string{"/": "script-src 'self';", "/api/tasks": "script-src 'self';", "/plan": "'wasm-unsafe-eval'", "/plan/x": "'wasm-unsafe-eval'", "/report": "default-src 'none'; script-src 'unsafe-inline'"} {
+	for target, script := range map[string]string{"/": "script-src 'self';", "/api/tasks": "script-src 'self';", "/plan": "script-src 'self';", "/plan/x": "script-src 'self';", "/report": "default-src 'none'; script-src 'unsafe-inline'"} {
 		resp := request(t, d, http.MethodGet, target, nil)
 		csp := resp.Header.Get("Content-Security-Policy")
 		if resp.StatusCode != 200 || !strings.Contains(csp, script) || !strings.Contains(csp, "frame-ancestors 'none'") || !strings.Contains(csp, "base-uri 'none'") {

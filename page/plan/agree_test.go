@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strconv"
@@ -173,7 +175,7 @@ func methodsOf(t *testing.T) []string {
 	return out
 }
 
-// The accountant of the page says what riffle's says: the bounds to 1e-9, all
+// The accountant for browsers says what riffle's says: the bounds to 1e-9, all
 // else, refusals included, to the letter.
 func TestPageAgreesWithRiffle(t *testing.T) {
 	const batch = 50
@@ -201,10 +203,13 @@ func TestPageAgreesWithRiffle(t *testing.T) {
 	}
 }
 
-// accountants opens a page with two accountants of its own.
+// accountants opens a static page with two accountants of its own.
 func accountants(t *testing.T) *tab {
 	t.Helper()
+	files := httptest.NewServer(http.FileServer(http.Dir(site(t))))
+	t.Cleanup(files.Close)
 	b := browser(t, 800, 600, false)
+	b.base = files.URL
 	do(b, navigate(b.base+"/plan/"))
 	value[bool](b, `(window.desks = [1, 2].map(() => new riffleAccountant.Desk()), true)`)
 	return b

@@ -3,7 +3,6 @@ package plan
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
@@ -32,10 +31,7 @@ type tab struct {
 func browser(t *testing.T, width, height int, dark bool) *tab {
 	t.Helper()
 	ctx := browsertest.Open(t).Context
-	mux := http.NewServeMux()
-	mux.Handle("/plan", Handler())
-	mux.Handle("/plan/", Handler())
-	server := httptest.NewServer(mux)
+	server := httptest.NewServer(Handler(program("")))
 	t.Cleanup(server.Close)
 
 	b := &tab{t: t, ctx: ctx, base: server.URL}

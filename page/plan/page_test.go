@@ -1,7 +1,9 @@
 package plan
 
 import (
+	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"io"
 	"math"
@@ -11,12 +13,15 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/internal/longtest"
+	"github.com/riffle-dp/riffle/internal/wasmbuild"
 )
 
 func (b *tab) press(keys string) { b.t.Helper(); do(b, chromedp.KeyEvent(keys)) }
@@ -379,10 +384,7 @@ func TestLabelsContrastAndWidth(t *testing.T) {
 // accountant's packing, and opened as a file.
 func TestStaticPage(t *testing.T) {
 	b := browser(t, 1000, 800, false)
-	dir := t.TempDir()
-	if err := Site(dir); err != nil {
-		t.Fatal(err)
-	}
+	dir := site(t)
 	files := httptest.NewServer(http.FileServer(http.Dir(dir)))
 	defer files.Close()
 	unpacking := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -406,8 +408,27 @@ func TestStaticPage(t *testing.T) {
 	}
 }
 
-func TestAccountantIsPacked(t *testing.T) {
-	z, err := gzip.NewReader(strings.NewReader(string(accountant)))
+// compiled is the accountant for browsers, compiled once.
+var compiled = sync.OnceValues(func() ([]byte, error) { return wasmbuild.Accountant.Compile(context.Background(), "../..", nil) })
+
+// site writes the static page.
+func site(t *testing.T) (dir string) {
+	t.Helper()
+	longtest.Only(t, "compiles the accountant for browsers")
+	program, err := compiled()
+	if dir = t.TempDir(); err == nil {
+		err = Site(dir, program)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestAccountantIsSmall(t *testing.T) {
+	site(t)
+	program, _ := compiled()
+	z, err := gzip.NewReader(bytes.NewReader(program))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -415,7 +436,7 @@ func TestAccountantIsPacked(t *testing.T) {
 	if err != nil || !strings.HasPrefix(string(wasm), "\x00asm\x01\x00\x00\x00") {
 		t.Errorf("not a WebAssembly program: %v", err)
 	}
-	if len(accountant) > 2<<20 {
-		t.Errorf("%d bytes are too many to load", len(accountant))
+	if len(program) > 2<<20 {
+		t.Errorf("%d bytes are too many to load", len(program))
 	}
 }

@@ -2,22 +2,21 @@ package plan
 
 import (
 	"bytes"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/page/third_party/wasmexec"
 )
 
 func TestHandler(t *testing.T) {
 	mux := http.NewServeMux()
-	mux.Handle("/plan", Handler())
-	mux.Handle("/plan/", Handler())
+	mux.Handle("/plan", Handler(nil))
+	mux.Handle("/plan/", Handler(nil))
 	get := func(method, path, tag string) *http.Response {
 		t.Helper()
 		r := httptest.NewRequest(method, path, nil)
@@ -38,7 +37,10 @@ func TestHandler(t *testing.T) {
 		{"GET", "/plan/plan.css", 200, "text/css; charset=utf-8"},
 		{"GET", "/plan/worker.js", 200, "text/javascript; charset=utf-8"},
 		{"GET", "/plan/uplot.js", 200, "text/javascript; charset=utf-8"},
-		{"GET", "/plan/accountant.wasm.gz", 200, "application/octet-stream"},
+		{"GET", "/plan/accountant.wasm.gz", 404, "text/plain; charset=utf-8"},
+		{"GET", "/plan/wasm_exec.js", 404, "text/plain; charset=utf-8"},
+		{"GET", "/plan/asker.js", 404, "text/plain; charset=utf-8"},
+		{"GET", "/plan/ask", 404, "text/plain; charset=utf-8"},
 		{"GET", "/plan/plan.go", 404, "text/plain; charset=utf-8"},
 		{"GET", "/plan/offline.js", 404, "text/plain; charset=utf-8"},
 		{"GET", "/plan/x/plan.css", 404, "text/plain; charset=utf-8"},
@@ -51,12 +53,15 @@ func TestHandler(t *testing.T) {
 		if c.status != 200 {
 			continue
 		}
-		if p := r.Header.Get("Content-Security-Policy"); !strings.HasPrefix(p, Policy) {
+		if p := r.Header.Get("Content-Security-Policy"); !strings.HasPrefix(p, served) {
 			t.Errorf("%s: policy %q", c.path, p)
 		}
 		if again := get(c.method, c.path, r.Header.Get("ETag")); again.StatusCode != http.StatusNotModified {
 			t.Errorf("%s asked again: %d", c.path, again.StatusCode)
 		}
+	}
+	if text, _ := io.ReadAll(get("GET", "/plan/", "").Body); !bytes.Contains(text, []byte(served)) || !bytes.Contains(text, []byte(servedSays)) {
+		t.Errorf("the page states neither its policy nor where it computes: %s", text)
 	}
 	if r := get("GET", "/plan", ""); r.StatusCode != 301 || r.Header.Get("Location") != "plan/" {
 		t.Errorf("/plan: %d to %q", r.StatusCode, r.Header.Get("Location"))
@@ -65,9 +70,9 @@ func TestHandler(t *testing.T) {
 
 // The page needs nothing but what lies beside it, and states its policy.
 func TestSite(t *testing.T) {
-	dir := t.TempDir()
+	dir, program := t.TempDir(), []byte("program")
 	for range 2 { // also over an older one
-		if err := Site(dir); err != nil {
+		if err := Site(dir, program); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -80,7 +85,7 @@ func TestSite(t *testing.T) {
 		return string(text)
 	}
 	html := read("index.html")
-	if !strings.Contains(html, `content="`+Policy+`"`) {
+	if !strings.Contains(html, `content="`+static+`"`) {
 		t.Error("index.html does not state the policy")
 	}
 	for _, bad := range []string{"://", " style=", " onclick=", "<style", "<script>"} {
@@ -104,27 +109,10 @@ func TestSite(t *testing.T) {
 	if !strings.Contains(read("wasm_exec.js"), strings.TrimSpace(wasmexec.Licence)) {
 		t.Error("wasm_exec.js without its licence")
 	}
-	if !bytes.Equal([]byte(read("accountant.wasm.gz")), accountant) {
-		t.Error("accountant.wasm.gz differs")
+	if !strings.Contains(html, staticSays) || read("accountant.wasm.gz") != string(program) || strings.Contains(read("worker.js"), "fetch") {
+		t.Error("the page does not compute by itself")
 	}
-	if err := Site(filepath.Join(dir, "plan", "index.html")); err == nil {
+	if err := Site(filepath.Join(dir, "plan", "index.html"), program); err == nil {
 		t.Error("a file in place of the directory: no error")
 	}
-}
-
-// The committed accountant must be of the present sources; to the last byte
-// where this is the release of Go that it was built with.
-func TestAccountantIsInStep(t *testing.T) {
-	flag := longtest.Pick("-check", "-rebuild")
-	// Read here, so that a cached result goes with these files.
-	for _, name := range []string{"wasm/main.go", "generate/main.go", "accountant.sum", "../../go.mod"} {
-		if _, err := os.ReadFile(name); err != nil {
-			t.Fatal(err)
-		}
-	}
-	out, err := exec.Command("go", "run", "./generate", flag).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	t.Logf("%s", out)
 }

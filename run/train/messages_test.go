@@ -16,8 +16,8 @@ import (
 	"github.com/riffle-dp/riffle/run/simulate"
 )
 
-// A task of several messages is one of version 2 that clients, coordinator and a restart read the
-// same; a task of one message has the bytes that it always had.
+// A task of several messages is one that clients, coordinator and a restart read the
+// same; a task of one message does not say so.
 func TestTaskOfSeveralMessages(t *testing.T) {
 	path := smallCSV(t, 80)
 	tasks := map[int64]*Setup{}

@@ -29,6 +29,8 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/riffle-dp/riffle/internal/browsertest"
+	"github.com/riffle-dp/riffle/internal/longtest"
+	"github.com/riffle-dp/riffle/internal/wasmbuild"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/client"
 	"github.com/riffle-dp/riffle/service/config"
@@ -41,6 +43,7 @@ import (
 // browserWorld is a deployment of all roles whose clients are native ones and the tabs of a page. The
 // page reaches each service through a way of TLS that records what is asked, and can be cut.
 type browserWorld struct {
+	client   fs.FS // the npm package
 	t        *testing.T
 	l        Loopback
 	chromium *browsertest.Browser
@@ -89,10 +92,18 @@ window.start = async (storage, options, row) => {
 window.ready = true;
 </script></body></html>`
 
+// compiledClient is the client for browsers, compiled once.
+var compiledClient = sync.OnceValues(func() ([]byte, error) { return wasmbuild.Client.Compile(context.Background(), "../..", nil) })
+
 // newBrowserWorld serves all roles with so many native clients.
 func newBrowserWorld(t *testing.T, natives int) *browserWorld {
 	t.Helper()
-	w := &browserWorld{t: t, keys: map[string]string{}}
+	longtest.Only(t, "compiles the client for browsers")
+	program, err := compiledClient()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &browserWorld{t: t, client: web.Files(program), keys: map[string]string{}}
 	dir, err := os.MkdirTemp("", "riffle-b")
 	if err != nil {
 		t.Fatal(err)
@@ -261,11 +272,11 @@ func (w *browserWorld) servePage(out http.ResponseWriter, r *http.Request) {
 		if late && rest == "worker.js" {
 			out.Header().Set("Content-Type", "text/javascript")
 			fmt.Fprintf(out, wrongClock, hours*3_600_000)
-			b, _ := fs.ReadFile(web.Files(), rest)
+			b, _ := fs.ReadFile(w.client, rest)
 			_, _ = out.Write(b)
 			return
 		}
-		http.StripPrefix("/client/", http.FileServerFS(web.Files())).ServeHTTP(out, &http.Request{Method: r.Method, URL: &url.URL{Path: path}, Header: r.Header})
+		http.StripPrefix("/client/", http.FileServerFS(w.client)).ServeHTTP(out, &http.Request{Method: r.Method, URL: &url.URL{Path: path}, Header: r.Header})
 		return
 	}
 	text := worldPage

@@ -7,13 +7,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/riffle-dp/riffle/internal/longtest"
 	pure "github.com/riffle-dp/riffle/protocol/shuffler"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/store"
@@ -61,42 +62,74 @@ func stored(t testing.TB, dir string) *store.Store {
 	return s
 }
 
-// find returns the files below dir that hold one of the markers.
-func find(t testing.TB, dir string, markers map[string][]byte) []string {
+// inFiles returns which markers the files below dir hold, and the files' names.
+func inFiles(t testing.TB, dir string, markers map[string][]byte) (hits, names []string) {
 	t.Helper()
-	var hits []string
-	files := 0
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		names = append(names, path)
 		if err != nil || d.IsDir() {
 			return err
 		}
 		b, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		files++
 		for name, m := range markers {
 			if bytes.Contains(b, m) {
 				hits = append(hits, name+" in "+filepath.Base(filepath.Dir(path))+"/"+filepath.Base(path))
 			}
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if files == 0 {
-		t.Error("no files searched")
+	return hits, names
+}
+
+// inMemory returns which markers a state holds, and the names of what it holds.
+func inMemory(s *state, markers map[string][]byte) (hits, names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	look := func(where string, b []byte) {
+		names = append(names, where)
+		for name, m := range markers {
+			if bytes.Contains(b, m) {
+				hits = append(hits, name+" in "+where)
+			}
+		}
 	}
-	slices.Sort(hits)
-	return hits
+	for name, e := range s.values {
+		look(name, e.Value)
+	}
+	for name, b := range s.secrets {
+		look(name, b)
+	}
+	for name, b := range s.objects {
+		look(name, b)
+	}
+	for name, all := range s.streams {
+		for _, m := range all {
+			look(name+" "+m.Suffix, m.Data)
+		}
+	}
+	return hits, names
 }
 
 // During the round nothing of a report lies on the disk in the clear; after it
 // neither the keys, nor the streams with their order and times.
-func TestDiskShowsNoReports(t *testing.T) {
-	w := newWorld(t, 30)
-	on, dir := disk(t)
+func TestStoreShowsNoReports(t *testing.T) {
+	t.Run("memory", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 30)
+			showsNoReports(t, w, &memory{state: w.state}, func(m map[string][]byte) ([]string, []string) { return inMemory(w.state, m) })
+		})
+	})
+	t.Run("disk", func(t *testing.T) {
+		longtest.Only(t, "it opens an embedded store")
+		on, dir := disk(t)
+		showsNoReports(t, newWorld(t, 30), on, func(m map[string][]byte) ([]string, []string) { return inFiles(t, dir, m) })
+	})
+}
+
+func showsNoReports(t *testing.T, w *world, on storage, look func(markers map[string][]byte) (hits, names []string)) {
 	c := w.config()
 	c.Store, c.Bucket = on, 4000 // several buckets
 	n := w.start(c)
@@ -118,7 +151,7 @@ func TestDiskShowsNoReports(t *testing.T) {
 		t.Fatal(err)
 	}
 	secretMarkers := map[string][]byte{"order key": keys.order[:], "draw key": keys.draw[:], "block key": block}
-	if hits := find(t, dir, secretMarkers); len(hits) != 3 {
+	if hits, _ := look(secretMarkers); len(hits) != 3 {
 		t.Errorf("the search is blind: of three keys it finds %v", hits)
 	}
 	markers := map[string][]byte{}
@@ -140,7 +173,7 @@ func TestDiskShowsNoReports(t *testing.T) {
 		markers["tag of "+who], markers["id tag of "+who] = tag[:16], tag[16:]
 	}
 	n.send(bodies[:20]...)
-	if hits := find(t, dir, markers); len(hits) != 0 {
+	if hits, _ := look(markers); len(hits) != 0 {
 		t.Errorf("in the clear during the round: %v", hits)
 	}
 	n.send(bodies[20:]...)
@@ -149,31 +182,40 @@ func TestDiskShowsNoReports(t *testing.T) {
 		t.Fatalf("%d reports", len(got))
 	}
 	markers["order key"], markers["draw key"] = keys.order[:], keys.draw[:]
-	if hits := find(t, dir, markers); len(hits) != 0 {
+	if hits, _ := look(markers); len(hits) != 0 {
 		t.Errorf("in the clear after the round: %v", hits)
 	}
 	n.must(Coordinator, "DELETE", path(ann, ""), nil)
 	for k, v := range secretMarkers {
 		markers[k] = v
 	}
-	if hits := find(t, dir, markers); len(hits) != 0 {
+	if hits, _ := look(markers); len(hits) != 0 {
 		t.Errorf("left after the release: %v", hits)
 	}
-	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && strings.Contains(path, name) {
-			t.Errorf("left after the release: %s", path)
+	_, names := look(nil)
+	for _, left := range names {
+		if strings.Contains(left, name) && !strings.HasPrefix(left, keyRecord("")) {
+			t.Errorf("left after the release: %s", left)
 		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 
 // Frontends and the one that closes are three services on one store.
 func TestFrontendsShareAStore(t *testing.T) {
-	w := newWorld(t, 24)
-	on, _ := disk(t)
+	t.Run("memory", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 24)
+			frontendsShare(t, w, &memory{state: w.state})
+		})
+	})
+	t.Run("disk", func(t *testing.T) {
+		longtest.Only(t, "it opens an embedded store")
+		on, _ := disk(t)
+		frontendsShare(t, newWorld(t, 24), on)
+	})
+}
+
+func frontendsShare(t *testing.T, w *world, on storage) {
 	c := w.config()
 	c.Store = on
 	worker := w.start(c)

@@ -254,10 +254,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 			for _, after := range []bool{false, true} {
 				k := 1
 				for reached := true; reached; k++ {
-					step := longtest.Pick(5, 1)
-					if testing.Short() {
-						step = 11
-					}
+					step := longtest.Pick(11, 1)
 					synctest.Test(t, func(t *testing.T) {
 						w := newWorld(t, 5)
 						w.counts = name == "messages" || name == "void"

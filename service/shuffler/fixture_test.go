@@ -122,7 +122,7 @@ func (w *world) start(c Config) *node {
 		select {
 		case err := <-done:
 			w.t.Fatalf("run: %v", err)
-		case <-time.After(time.Millisecond):
+		case <-time.After(time.Millisecond): // some of these tests have a store that no bubble can hold
 		}
 	}
 	return n

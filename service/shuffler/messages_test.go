@@ -131,7 +131,7 @@ func TestWhatClientsMaySendOfSeveralMessages(t *testing.T) {
 // for messages of two readers. What it asks for takes no memory before reports arrive.
 func TestWhatACoordinatorMayAskOfMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 4)
+		w := newWorld(t, 2)
 		c := w.config()
 		n := w.start(c)
 		post := func(reason wire.Reason, change func(*wire.Announcement)) {
@@ -169,7 +169,7 @@ func TestWhatACoordinatorMayAskOfMessages(t *testing.T) {
 		for i := range w.clients {
 			n.send(w.report(ann, i, 0))
 		}
-		if word := n.closed(ann); word.Reports != 4 {
+		if word := n.closed(ann); word.Reports != 2 {
 			t.Errorf("word %+v", word)
 		}
 		time.Sleep(time.Second)

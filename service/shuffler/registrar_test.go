@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/store"
 )
@@ -68,7 +69,7 @@ func (g *registry) sign(clients ...int) {
 func (g *registry) config() Config {
 	c := g.w.config()
 	c.Roster = nil
-	c.Registrar = &Registrar{Key: public(g.key), Every: 200 * time.Millisecond, Fetch: func(context.Context, [32]byte) ([]byte, error) {
+	c.Registrar = &Registrar{Key: public(g.key), Every: time.Second, Fetch: func(context.Context, [32]byte) ([]byte, error) {
 		if b := g.answer(); b != nil {
 			return b, nil
 		}
@@ -412,10 +413,7 @@ func TestOldRostersAreDeleted(t *testing.T) {
 // the process dies. The next one goes on: it never has an older roster, a round that was opened keeps
 // its own, and nothing is left that cannot be read.
 func TestRosterSurvivesCrashes(t *testing.T) {
-	steps, stride := 0, 1
-	if testing.Short() {
-		stride = 4
-	}
+	steps, stride := 0, longtest.Pick(4, 1)
 	for at := 0; ; at += stride {
 		done := false
 		synctest.Test(t, func(t *testing.T) {

@@ -79,30 +79,29 @@ func TestGivingUpLetsOthersPass(t *testing.T) {
 
 // Strangers that announce large reports and send nothing do not keep out others'.
 func TestAnnouncedSizesReserveNothing(t *testing.T) {
-	w := newWorld(t, 3)
-	c := w.config()
-	c.InFlight = 4 << 10
-	n := w.start(c)
-	ann := n.announcement(1)
-	n.open(ann)
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	for _, header := range [][]byte{nil, wire.Encode(wire.Header{Announcement: wire.Digest(ann)}), wire.Encode(wire.Header{Announcement: [32]byte{9}})} {
-		from, to := io.Pipe()
-		defer to.Close()
-		wg.Go(func() {
-			r := httptest.NewRequest("POST", "/v1/report", from)
-			r.ContentLength = 4 << 10
-			serve(n, httptest.NewRecorder(), r)
-			_ = from.Close()
-		})
-		wg.Go(func() { _, _ = to.Write(header) })
-	}
-	done := make(chan struct{})
-	go func() { defer close(done); n.must("", "POST", "/v1/report", w.report(ann, 0, 1)) }()
-	select {
-	case <-done:
-	case <-time.After(5 * time.Second):
-		t.Error("a report waits for what others only announce")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 3)
+		c := w.config()
+		c.InFlight = 4 << 10
+		n := w.start(c)
+		ann := n.announcement(1)
+		n.open(ann)
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		for _, header := range [][]byte{nil, wire.Encode(wire.Header{Announcement: wire.Digest(ann)}), wire.Encode(wire.Header{Announcement: [32]byte{9}})} {
+			from, to := io.Pipe()
+			defer to.Close()
+			wg.Go(func() {
+				r := httptest.NewRequest("POST", "/v1/report", from)
+				r.ContentLength = 4 << 10
+				serve(n, httptest.NewRecorder(), r)
+				_ = from.Close()
+			})
+			wg.Go(func() { _, _ = to.Write(header) })
+		}
+		began := time.Now()
+		if n.must("", "POST", "/v1/report", w.report(ann, 0, 1)); time.Since(began) > 5*time.Second {
+			t.Error("a report waits for what others only announce")
+		}
+	})
 }

@@ -1,14 +1,16 @@
-// Command generate makes the files of the npm package in web/package that are not written by hand:
+// Command generate makes the files that are not written by hand, which a release needs:
 //
-//	go run ./web/generate            # compiles the program and records its sources
-//	go run ./web/generate -check     # fails if the committed program does not match the sources
-//	go run ./web/generate -rebuild   # builds it again and fails if a byte differs
-//	go run ./web/generate -pack FILE # writes the tarball for npm install, of the files as embedded
+//	go run ./web/generate            # all of them
+//	go run ./web/generate -check     # fails if one of those in git is out of date
+//	go run ./web/generate -pack FILE # compiles the program and writes the tarball for npm install
 //
-// It runs in the module's root or in web.
+// In git are Go's script and the licences. The compiled programs are not: they go into internal/wasmbuild,
+// where go build -tags release embeds them, and the client's also into web/package for npm pack. It runs
+// anywhere in a clone of riffle.
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -17,96 +19,105 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/riffle-dp/riffle/internal/wasmbuild"
-	"github.com/riffle-dp/riffle/page/third_party/wasmexec"
 	"github.com/riffle-dp/riffle/web"
 )
 
-var program = wasmbuild.Client
-
 func main() {
-	check := flag.Bool("check", false, "compare the recorded sources with those there are")
-	rebuild := flag.Bool("rebuild", false, "build again and compare, if this is the recorded release of Go")
+	check := flag.Bool("check", false, "compare the files that are in git with what they are made from")
 	pack := flag.String("pack", "", "write the tarball to this `file`")
 	flag.Parse()
-	if err := run(*check, *rebuild, *pack); err != nil {
+	if err := run(context.Background(), *check, *pack); err != nil {
 		fmt.Fprintln(os.Stderr, "generate:", err)
 		os.Exit(1)
 	}
 }
 
-func run(check, rebuild bool, pack string) (err error) {
-	if pack != "" {
-		return writePack(pack)
-	}
-	if err := wasmbuild.Root(); err != nil {
-		return err
-	}
-	if !check && !rebuild {
-		return generate()
-	}
-	made, err := files()
+func run(ctx context.Context, check bool, pack string) error {
+	root, err := wasmbuild.Root(ctx)
 	if err != nil {
 		return err
 	}
-	for name, want := range made {
-		have, err := os.ReadFile(filepath.Join("web/package", name))
+	if pack != "" {
+		program, err := wasmbuild.Client.Compile(ctx, root, nil)
 		if err != nil {
 			return err
 		}
-		if string(have) != want {
-			return fmt.Errorf("web/package/%s is out of date; run: %s", name, program.Command)
-		}
+		return writePack(pack, program)
 	}
-	if check {
-		return program.Check()
-	}
-	said, err := program.Rebuild()
-	if err == nil {
-		fmt.Println(said)
-	}
-	return err
-}
-
-func generate() error {
-	said, err := program.Generate()
-	if err != nil {
+	if err := os.Chdir(root); err != nil {
 		return err
 	}
-	fmt.Println(said)
 	made, err := files()
 	if err != nil {
 		return err
 	}
+	if check {
+		for name, want := range made {
+			if have, err := os.ReadFile(name); err != nil || string(have) != want {
+				return errors.Join(fmt.Errorf("%s is out of date; run: go generate ./web", name), err)
+			}
+		}
+		return nil
+	}
+	for _, p := range []wasmbuild.Program{wasmbuild.Accountant, wasmbuild.Client} {
+		packed, err := p.Compile(ctx, ".", nil)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s: %d bytes\n", p.Packed, len(packed))
+		made["internal/wasmbuild/"+p.Packed] = string(packed)
+		if p.Packed == wasmbuild.Client.Packed {
+			made["web/package/"+p.Packed] = string(packed)
+		}
+	}
 	for name, text := range made {
-		if err := os.WriteFile(filepath.Join("web/package", name), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// files returns the files that are copied from elsewhere: Go's script, and the licences of what the
-// program is built from.
+// files returns the files in git that are copied from elsewhere: the script that Go's programs need in a browser,
+// which must be of the release that compiles them, and the licences of what the client is built from.
 func files() (map[string]string, error) {
-	licence, err := os.ReadFile("LICENSE")
+	out, err := exec.Command("go", "env", "GOROOT", "GOVERSION").Output()
+	if err != nil {
+		return nil, fmt.Errorf("go env: %w", err)
+	}
+	goroot, release, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	const vendored = "page/third_party/wasmexec/"
+	text := map[string]string{}
+	for _, name := range []string{filepath.Join(goroot, "lib/wasm/wasm_exec.js"), filepath.Join(goroot, "LICENSE"), vendored + "README.md", "LICENSE"} {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		text[name] = string(b)
+	}
+	script, licence := text[filepath.Join(goroot, "lib/wasm/wasm_exec.js")], text[filepath.Join(goroot, "LICENSE")]
+	third, err := thirdParty(licence)
 	if err != nil {
 		return nil, err
 	}
-	third, err := thirdParty()
-	if err != nil {
-		return nil, err
-	}
-	script := "/*\n" + strings.TrimSpace(wasmexec.Licence) + "\n*/\n" + wasmexec.Script
-	return map[string]string{"LICENSE": string(licence), "wasm_exec.js": script, "THIRD-PARTY": third}, nil
+	return map[string]string{
+		vendored + "wasm_exec.js":  script,
+		vendored + "LICENSE":       licence,
+		vendored + "README.md":     regexp.MustCompile(`(?m)^\| Version \|.*$`).ReplaceAllString(text[vendored+"README.md"], "| Version | "+release+" |"),
+		"web/package/LICENSE":      text["LICENSE"],
+		"web/package/wasm_exec.js": "/*\n" + strings.TrimSpace(licence) + "\n*/\n" + script,
+		"web/package/THIRD-PARTY":  third,
+	}, nil
 }
 
 // thirdParty returns the licences of Go and of the other modules in the program.
-func thirdParty() (string, error) {
-	c := exec.Command("go", "list", "-deps", "-json=Module", program.Package)
+func thirdParty(licence string) (string, error) {
+	c := exec.Command("go", "list", "-deps", "-json=Module", wasmbuild.Client.Package)
 	c.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm", "GOFLAGS=", "GOWORK=off")
 	out, err := c.Output()
 	if err != nil {
@@ -131,7 +142,7 @@ func thirdParty() (string, error) {
 			modules[p.Module.Path] = p.Module.Dir
 		}
 	}
-	text := "client.wasm.gz is compiled from these too.\n\nGo, https://go.dev\n\n" + strings.TrimSpace(wasmexec.Licence) + "\n"
+	text := "client.wasm.gz is compiled from these too.\n\nGo, https://go.dev\n\n" + strings.TrimSpace(licence) + "\n"
 	paths := make([]string, 0, len(modules))
 	for p := range modules {
 		paths = append(paths, p)
@@ -147,11 +158,11 @@ func thirdParty() (string, error) {
 	return text, nil
 }
 
-func writePack(name string) (err error) {
+func writePack(name string, program []byte) (err error) {
 	f, err := os.Create(name)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	return web.Pack(f)
+	return web.Pack(f, program)
 }

@@ -1,11 +1,12 @@
 "use strict";
-// The accountant in web workers, so that the page never waits for it.
+// The accountant in web workers, so that the page never waits for it: worker.js computes, or asks the server that the
+// page is from.
 const riffleAccountant = (() => {
   const patience = 60; // ms that a question nobody waits for may go on
   const memory = 4e8;  // bytes; an accountant's memory never shrinks, so it is let go
 
   let compiled;
-  const load = () => compiled ??= compile();
+  const load = () => riffleServed ? undefined : compiled ??= compile();
 
   async function compile() {
     let bytes;

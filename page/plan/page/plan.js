@@ -158,8 +158,9 @@
     const q = question(setting), began = performance.now();
     // A step is shown once it has lasted a little: the quick ones would flicker.
     let named;
-    const step = ({method, done, of}) => {
+    const step = ({busy, method, done, of}) => {
       clearTimeout(named);
+      if (busy) return status("the server is busy; it is asked again…");
       named = setTimeout(() => {
         status(`computing… ${method}, ${done + 1} of ${of}`);
         $("progress").max = of;
@@ -208,7 +209,7 @@
   }
 
   const sentence = text => {
-    const bare = text.replace(/^(account|dp|vecsum|amplify|randomizer): /, "");
+    const bare = text.replace(/^(account|dp|vecsum|amplify|randomizer|plan): /, "");
     const first = /^\S+ = /.test(bare) ? bare[0] : bare[0].toUpperCase(); // k is not K
     return first + bare.slice(1) + (/[.!?]$/.test(bare) ? "" : ".");
   };

@@ -17,7 +17,7 @@ onmessage = async ({data}) => {
   const step = (method, done, of) => postMessage({id, step: {method, done, of}});
   let text;
   try {
-    text = riffleAnswer(JSON.stringify(question), which, fresh, step);
+    text = riffleAnswer(JSON.stringify({...question, which}), fresh, step);
   } catch (e) {
     console.error(e);
   }
