@@ -114,14 +114,15 @@ func Failing(fault func(op string, after bool) error) func(op string, f func() e
 			return err
 		}
 		err := f()
-		if err == nil && writes(op) {
+		if err == nil && Writes(op) {
 			err = fault(op, true)
 		}
 		return err
 	}
 }
 
-func writes(op string) bool {
+// Writes says whether an operation writes.
+func Writes(op string) bool {
 	switch verb, _, _ := strings.Cut(op, " "); verb {
 	case "get", "list", "read", "count", "look", "size", "flush":
 		return false
