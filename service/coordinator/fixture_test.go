@@ -1,17 +1,14 @@
 package coordinator
 
 import (
-	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -22,9 +19,7 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/memnet"
 	"github.com/riffle-dp/riffle/learn/optimize"
-	"github.com/riffle-dp/riffle/learn/schedule"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
-	"github.com/riffle-dp/riffle/mechanism/rng"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/mechanism/vecsum/proved"
 	pure "github.com/riffle-dp/riffle/protocol/coordinator"
@@ -293,148 +288,6 @@ func (w *world) client(crash *stop) *http.Client {
 	return &http.Client{Transport: transport{crash, w.net.Client(w.t).Transport}}
 }
 
-// report is message j, from 0, of a client's report in a round, in the clear; the same whenever it
-// is asked.
-func (w *world) report(round, client int64, model [32]byte, j int) *randomizer.Report {
-	r := w.mech.NewReport()
-	x := make([]float32, dim)
-	src := rng.Replay(7, uint64(round), uint64(client), uint64(model[0]))
-	for j := range x {
-		x[j] = float32(int64(src.Uint64()%200)-100) / 300
-	}
-	for range j + 1 {
-		w.mech.Randomize(src, x, r)
-	}
-	return r
-}
-
-// batched is the batch's order: who sends at a place, and which message. A run of second messages
-// begins with another client than the run of the first.
-func (w *world) batched(a wire.Announcement) (who []int64, message []int) {
-	one := w.who(a)
-	for j := range int(a.PerClient()) {
-		for i := range one {
-			who, message = append(who, one[(i+j)%len(one)]), append(message, j)
-		}
-	}
-	return who, message
-}
-
-// who reports in a round.
-func (w *world) who(a wire.Announcement) []int64 {
-	var out []int64
-	from, to := int64(0), w.n
-	switch a.Participation {
-	case dp.Sampled:
-		to = a.Sample
-	case dp.Once:
-		b, _ := schedule.NewBlocks(w.n, w.config.BlockSize)
-		_, block := b.Of(a.Round)
-		from, to = b.Range(block)
-	}
-	for c := from; c < to; c++ {
-		in := a.Participation != dp.CheckIn || c%4 != a.Round%4
-		if w.task.Every > 0 {
-			in = c%w.task.Every == a.Round%w.task.Every
-		}
-		if w.present(a.Round, c) && in {
-			out = append(out, c)
-		}
-	}
-	return out
-}
-
-func (w *world) fill(a wire.Announcement) (parts, shares [][]byte) {
-	digest := wire.Digest(a)
-	who, message := w.batched(a)
-	for place, c := range who {
-		r := w.report(a.Round, c, a.ModelDigest, message[place])
-		var part, share []byte
-		if sum, ok := w.mech.(*mechanism.VectorSum); ok {
-			s, err := sum.Shares(digest)
-			if err != nil {
-				w.t.Error(err)
-				return nil, nil
-			}
-			counts := make([]int64, len(r.Value))
-			for j, v := range r.Value {
-				counts[j] = int64(v)
-			}
-			m, err := s.Messages(rng.Secure(), counts)
-			if err != nil {
-				w.t.Error(err)
-				return nil, nil
-			}
-			part, share = m[0], m[1]
-		} else if sum, ok := w.mech.(*mechanism.AggregatedSum); ok {
-			part, share = w.provedParts(sum, digest, place, r, w.noiseOf(a.Round, c))
-			if w.spoils != nil && w.spoils(a.Round) {
-				share[200] ^= 1
-			}
-		} else {
-			var err error
-			if part, err = randomizer.AppendReport(nil, w.mech, r); err != nil {
-				w.t.Error(err)
-			}
-		}
-		key := a.Coordinator
-		with := wire.Attached{Receipt: receipt(digest, c, message[place])}
-		if w.bureau != nil {
-			with.Token = w.bureau.token(a.Round, int64(place), c, message[place])
-		}
-		other := with
-		kind := w.garbage[place]
-		if place == 3 && w.lie != nil && w.lie(a.Round) {
-			kind = 5
-		}
-		switch kind {
-		case 1: // not of the mechanism
-			for i := range part {
-				part[i] = 0xff
-			}
-		case 2: // to another key
-			key = ring(w.t).Keys[0]
-		case 3: // a share that cannot be summed
-			share[0] = 9
-		case 4: // two halves with different report ids
-			share[24] ^= 1
-		case 8: // a token for the coordinator alone
-			other.Token[200] ^= 1
-		case 7: // receipts that differ
-			other.Receipt[15] ^= 1
-		case 6: // a share that is off by an eighth of the modulus in one coordinate
-			bits := w.mech.(*mechanism.VectorSum).Params.Modulus()
-			bit := 3*bits - 3
-			share[40+bit/8] ^= 1 << (bit % 8)
-		case 5: // a share that is off by half of the modulus, in every coordinate
-			bits := w.mech.(*mechanism.VectorSum).Params.Modulus()
-			for j := range dim {
-				top := (j+1)*bits - 1
-				share[40+top/8] ^= 1 << (top % 8)
-			}
-		}
-		sealed, err := envelope.SealPart(key, envelope.Coordinator, digest, w.task.Attachments().Append(part, with))
-		if err != nil {
-			w.t.Error(err)
-		}
-		parts = append(parts, sealed)
-		if share != nil {
-			if sealed, err = envelope.SealPart(a.Aggregator, envelope.Aggregator, digest, w.task.Attachments().Append(share, other)); err != nil {
-				w.t.Error(err)
-			}
-			shares = append(shares, sealed)
-		}
-	}
-	return parts, shares
-}
-
-// receipt is that of a client's message.
-func receipt(announcement [32]byte, client int64, message int) (id wire.ID) {
-	d := sha256.Sum256(fmt.Appendf(announcement[:], "%d %d", client, message))
-	copy(id[:], d[:])
-	return id
-}
-
 // process is a running coordinator.
 type process struct {
 	*Service
@@ -504,170 +357,4 @@ func (w *world) run(change ...func(*Config)) wire.Status {
 		w.t.Fatal(err)
 	}
 	return w.end(p)
-}
-
-// expect runs package coordinator's functions on the same reports and returns the
-// digest of the model and the entries of its ledger.
-func (w *world) expect(skip ...int) ([32]byte, []ledger.Entry) {
-	w.t.Helper()
-	l, err := ledger.New(w.config.Budget)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	o, _ := newOptimizer()
-	c := pure.Config{Task: wire.Digest(w.task), Optimizer: o, Mechanism: w.mech, Report: w.config.Report, Ledger: l, Trust: w.task.Trust,
-		Participation: w.task.Participation, Population: w.n, Sample: w.config.Sample, Gamma: w.config.Gamma,
-		MinReports: w.task.MinReports, Messages: w.task.Messages, Clip: 1, Colluders: w.config.Colluders, Tokens: w.bureau != nil, Every: w.task.Every}
-	if w.task.Participation == dp.Once {
-		c.Blocks, _ = schedule.NewBlocks(w.n, w.config.BlockSize)
-	}
-	co, err := pure.New(c)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	run := int64(0)
-	for round := range w.task.LastRound() {
-		if run == w.task.Rounds {
-			break
-		}
-		a := co.Announce()
-		who := w.who(a)
-		if int64(len(who)) < w.task.MinReports {
-			if err := co.Void(); err != nil {
-				w.t.Fatal(err)
-			}
-			continue
-		}
-		if err := co.Receive(w.t.Context(), wire.RoundClosed{Round: round + 1, Reports: int64(len(who))}); err != nil {
-			w.t.Fatal(err)
-		}
-		if w.forgets[round+1] {
-			if err := co.Forget(); err != nil {
-				w.t.Fatal(err)
-			}
-		}
-		if w.fails != nil && w.fails(round+1) {
-			if _, _, err := co.End(); err != nil {
-				w.t.Fatal(err)
-			}
-			if err := co.Forget(); err != nil {
-				w.t.Fatal(err)
-			}
-			run++
-			continue
-		}
-		tally, err := co.NewTally()
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		all, message := w.batched(a)
-		for place, client := range all {
-			if !slices.Contains(skip, place) {
-				tally.Open(w.report(round+1, client, a.ModelDigest, message[place]))
-			}
-		}
-		if w.proofs {
-			tally = w.provedTally(co, round+1, int64(len(all)-len(skip)))
-		}
-		if _, _, err := co.End(tally); err != nil {
-			w.t.Fatal(err)
-		}
-		run++
-	}
-	return co.Announce().ModelDigest, l.Entries()
-}
-
-// check holds a run against what was to be expected of it.
-func (w *world) check(s wire.Status, skip ...int) {
-	w.t.Helper()
-	model, entries := w.expect(skip...)
-	if s.State != Done || s.Model != model {
-		w.t.Errorf("the task is %s (%s) in round %d with model %x, want %x", s.State, s.Why, s.Round, s.Model[:6], model[:6])
-	}
-	if len(w.disk.Log) != len(entries) {
-		w.t.Fatalf("%d entries are charged, want %d", len(w.disk.Log), len(entries))
-	}
-	for i, b := range w.disk.Log {
-		e, err := wire.Decode[wire.Entry](b)
-		if err != nil || e.Round != entries[i].Round || e.Event != entries[i].Event || e.Times != entries[i].Times {
-			w.t.Errorf("entry %d is %+v (%v), want %+v", i, e, err, entries[i])
-		}
-	}
-	w.order()
-	w.fsck()
-	w.fsckAggregator()
-	if w.proofs && w.task.Participation == dp.All {
-		w.checkNoise(skip...)
-	}
-	if w.task.Every > 0 {
-		w.checkMixed(skip...)
-	}
-	w.checkTold()
-}
-
-// problems is what Check finds.
-func problems(s storage, kept promiseStore, j *ledger.Journal, task wire.Task) (found []string) {
-	j.View(func(b *ledger.Book) {
-		Check(context.Background(), s, b, kept, task, func(where, format string, args ...any) {
-			found = append(found, where+": "+fmt.Sprintf(format, args...))
-		})
-	})
-	return found
-}
-
-// found is what fsck finds.
-func (w *world) found() []string {
-	w.t.Helper()
-	j, err := w.disk.journal(context.Background(), nil, w.task.Population, w.budget())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return problems(w.disk.store(nil), memoryPromises{w.disk, nil}, j, w.task)
-}
-
-// fsck holds that fsck finds nothing.
-func (w *world) fsck() {
-	w.t.Helper()
-	for _, p := range w.found() {
-		w.t.Error(p)
-	}
-}
-
-// fsckAggregator checks what the aggregator has stored.
-func (w *world) fsckAggregator() {
-	w.t.Helper()
-	if w.aggDisk == nil {
-		return
-	}
-	_, err := aggregator.Check(context.Background(), w.aggDisk.store(nil), w.aggDisk.marks(nil), func(where, format string, args ...any) {
-		w.t.Errorf("aggregator: %s: %s", where, fmt.Sprintf(format, args...))
-	})
-	if err != nil {
-		w.t.Error(err)
-	}
-}
-
-// order holds that no chunk is asked for before its round is in the ledger, and before the
-// shuffler was told of the entry if it is told of any.
-func (w *world) order() {
-	w.t.Helper()
-	entries, told := 0, 0 // entries that were written, and that the shuffler was told of
-	charged := map[string]bool{}
-	for _, e := range w.disk.happened() {
-		if name, ok := bytes.CutPrefix([]byte(e), []byte("charged ")); ok {
-			charged[string(name)] = true
-			entries++
-		}
-		if e == "POST /v1/ledger" {
-			told = entries
-		}
-		if w.tells && told < entries && bytes.Contains([]byte(e), []byte("/chunks")) {
-			w.t.Errorf("%s: the shuffler was told of %d entries, there are %d", e, told, entries)
-		}
-		if i := bytes.Index([]byte(e), []byte("/chunks")); i > 0 && w.task.Participation != dp.Once {
-			if name := e[i-64 : i]; !charged[name] {
-				w.t.Errorf("%s before the charge", e)
-			}
-		}
-	}
 }

@@ -89,12 +89,15 @@ func (b *bench) opening(q workQueue) func(*Config) {
 		keys = []wire.Key{ring(b.w.t).Keys[0]}
 	}
 	return func(c *Config) {
+		c.LeaseTTL, c.Backoff = 50*time.Millisecond, time.Millisecond // a real store takes real time
 		c.Opening = &Opening{Queue: q, Keys: keys, Chunks: 1, Poll: 2 * time.Millisecond, Look: 50 * time.Millisecond}
 	}
 }
 
-// opened is how many ranges the workers have opened.
+// opened stops the workers, and returns how many ranges they have opened.
 func (b *bench) opened() (n int64) {
+	b.cancel()
+	b.done.Wait()
 	for _, w := range b.at {
 		n += w.Counts().Ranges
 	}

@@ -9,11 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,138 +22,60 @@ import (
 	"github.com/riffle-dp/riffle/protocol/token"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/lab/memory"
 	"github.com/riffle-dp/riffle/service/mark"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
 // tokenStore is a store in memory, whose writes can fail before or after they are done.
 type tokenStore struct {
-	mu      sync.Mutex
-	values  map[string]store.Entry
-	objects map[string][]byte
-	log     [][]byte
-	next    uint64
-	writes  int // number of writes so far
-	failAt  int // the write that fails; 0: none
-	after   bool
-	lost    bool // the answer to the write that names an epoch's keys is lost
+	*memory.Store
+	writes int // number of writes so far
+	failAt int // the write that fails, as all later ones do; 0: none
+	after  bool
+	lost   bool // the answer to the write that names an epoch's keys is lost
 }
 
-func newTokenStore() *tokenStore {
-	return &tokenStore{values: map[string]store.Entry{}, objects: map[string][]byte{}}
+func newTokenStore() *tokenStore { return on(memory.NewDisk()) }
+
+func on(d *memory.Disk) *tokenStore {
+	s := &tokenStore{Store: &memory.Store{Disk: d}}
+	s.Do = s.do
+	return s
 }
 
 // clone is a backup.
-func (s *tokenStore) clone() *tokenStore {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := newTokenStore()
-	for k, v := range s.values {
-		c.values[k] = v
-	}
-	for k, v := range s.objects {
-		c.objects[k] = v
-	}
-	c.log, c.next = slices.Clone(s.log), s.next
-	return c
-}
+func (s *tokenStore) clone() *tokenStore { return on(s.Copy()) }
 
 var errCrash = errors.New("crash")
 
-// write does a write, or fails before or after it.
-func (s *tokenStore) write(do func() error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// do does an operation, or fails before or after a write.
+func (s *tokenStore) do(op string, f func() error) error {
+	if !memory.Writes(op) {
+		return f()
+	}
+	s.Lock()
 	s.writes++
 	fails := s.failAt != 0 && s.writes >= s.failAt
-	if fails && (!s.after || s.writes > s.failAt) {
+	before := fails && (!s.after || s.writes > s.failAt)
+	s.Unlock()
+	if before {
 		return errCrash
 	}
-	if err := do(); err != nil || !fails {
+	if err := f(); err != nil {
 		return err
 	}
-	return errCrash
-}
-
-func (s *tokenStore) Get(_ context.Context, key string) (store.Entry, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e, ok := s.values[key]
-	if !ok {
-		return e, store.ErrNotFound
+	if fails {
+		return errCrash
 	}
-	return e, nil
-}
-
-func (s *tokenStore) Put(_ context.Context, key string, value []byte, revision uint64) (at uint64, err error) {
-	err = s.write(func() error {
-		if s.values[key].Revision != revision {
-			return store.ErrConflict
-		}
-		s.next++
-		at = s.next
-		s.values[key] = store.Entry{Key: key, Value: bytes.Clone(value), Revision: at}
-		if keys := strings.Contains(string(value), `"keys":"`) && !strings.Contains(string(value), `"keys":""`); keys && s.lost {
-			s.lost = false
-			return store.ErrUnavailable
-		}
-		return nil
-	})
-	return at, err
-}
-
-func (s *tokenStore) PutObject(_ context.Context, name string, data []byte) error {
-	return s.write(func() error { s.objects[name] = bytes.Clone(data); return nil })
-}
-
-func (s *tokenStore) GetObject(_ context.Context, name string) ([]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b, ok := s.objects[name]
-	if !ok {
-		return nil, store.ErrNotFound
+	s.Lock()
+	defer s.Unlock()
+	record := s.Values[epochKey(tokenEpoch)]
+	if s.lost && op == "put epoch" && bytes.Contains(record, []byte(`"keys":"`)) && !bytes.Contains(record, []byte(`"keys":""`)) {
+		s.lost = false
+		return store.ErrUnavailable
 	}
-	return b, nil
-}
-
-func (s *tokenStore) Delete(_ context.Context, _ store.Kind, name string) error {
-	return s.write(func() error { delete(s.objects, name); delete(s.values, name); return nil })
-}
-
-func (s *tokenStore) List(_ context.Context, k store.Kind, prefix string) (out []string, _ error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for name := range s.values {
-		if k == store.Values && strings.HasPrefix(name, prefix) {
-			out = append(out, name)
-		}
-	}
-	return out, nil
-}
-
-func (s *tokenStore) AppendEntry(_ context.Context, after uint64, data []byte) (at uint64, err error) {
-	err = s.write(func() error {
-		if uint64(len(s.log)) != after {
-			return store.ErrConflict
-		}
-		s.log = append(s.log, bytes.Clone(data))
-		at = after + 1
-		return nil
-	})
-	return at, err
-}
-
-func (s *tokenStore) Entries(context.Context) iter.Seq2[store.Message, error] {
-	s.mu.Lock()
-	log := slices.Clone(s.log)
-	s.mu.Unlock()
-	return func(yield func(store.Message, error) bool) {
-		for i, b := range log {
-			if !yield(store.Message{Seq: uint64(i + 1), Data: b}, nil) {
-				return
-			}
-		}
-	}
+	return nil
 }
 
 // office is a registrar that runs, with one enrolled client and an epoch of two rounds.
@@ -414,7 +334,7 @@ func TestRestoredRegistrarIssuesNothing(t *testing.T) {
 		}
 		// Changed entries are noticed, too.
 		o.store = now.clone()
-		o.store.log[0] = bytes.Replace(o.store.log[0], []byte(`"first":0`), []byte(`"first":128`), 1)
+		o.store.Log[0] = bytes.Replace(o.store.Log[0], []byte(`"first":0`), []byte(`"first":128`), 1)
 		if err := o.start(); !errors.Is(err, mark.Err) {
 			t.Fatalf("it starts with another grant: %v", err)
 		}
@@ -435,15 +355,15 @@ func TestCrashesGrantOnce(t *testing.T) {
 		for _, after := range []bool{false, true} {
 			for at := 1; ; at++ {
 				o := newOffice(t)
-				o.store.mu.Lock()
+				o.store.Lock()
 				o.store.writes, o.store.failAt, o.store.after = 0, at, after
-				o.store.mu.Unlock()
+				o.store.Unlock()
 				code, first := o.post(bytes.NewReader(o.body(o.client, 1)))
 				_ = o.stop()
-				o.store.mu.Lock()
+				o.store.Lock()
 				hit := o.store.writes >= at
 				o.store.failAt = 0
-				o.store.mu.Unlock()
+				o.store.Unlock()
 				if err := o.start(); err != nil {
 					t.Fatalf("write %d (after %t): %v", at, after, err)
 				}
@@ -454,8 +374,8 @@ func TestCrashesGrantOnce(t *testing.T) {
 				if code, _ := o.post(bytes.NewReader(o.body(o.client, 2))); code != http.StatusConflict {
 					t.Errorf("write %d (after %t): other tokens: %d", at, after, code)
 				}
-				if len(o.store.log) != 1 {
-					t.Errorf("write %d (after %t): %d grants", at, after, len(o.store.log))
+				if len(o.store.Log) != 1 {
+					t.Errorf("write %d (after %t): %d grants", at, after, len(o.store.Log))
 				}
 				if !hit {
 					if at == 1 {
@@ -500,7 +420,7 @@ func TestBadRequestsAreNotGranted(t *testing.T) {
 				t.Errorf("a blinded message out of range: %d %s", code, b)
 			}
 		}
-		if n := len(o.store.log); n != 0 {
+		if n := len(o.store.Log); n != 0 {
 			t.Errorf("%d grants are stored", n)
 		}
 		if code, b := o.post(bytes.NewReader(o.body(o.client, 1))); code != http.StatusOK {
@@ -573,19 +493,19 @@ func TestStoredTokensAreChecked(t *testing.T) {
 			t.Errorf("%v", p)
 		}
 		for name, harm := range map[string]func(s *tokenStore){
-			"grants":       func(s *tokenStore) { s.log = s.log[1:] },
-			"fewer grants": func(s *tokenStore) { s.log = s.log[:1] },
+			"grants":       func(s *tokenStore) { s.Log = s.Log[1:] },
+			"fewer grants": func(s *tokenStore) { s.Log = s.Log[:1] },
 			"keys": func(s *tokenStore) {
-				for n := range s.objects {
+				for n := range s.Objects {
 					if strings.HasPrefix(n, "tokens/") {
-						s.objects[n] = append(bytes.Clone(s.objects[n]), 0)
+						s.Objects[n] = append(bytes.Clone(s.Objects[n]), 0)
 					}
 				}
 			},
 			"no keys": func(s *tokenStore) {
-				for n := range s.objects {
+				for n := range s.Objects {
 					if strings.HasPrefix(n, "tokens/") {
-						delete(s.objects, n)
+						delete(s.Objects, n)
 					}
 				}
 			},

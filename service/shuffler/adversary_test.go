@@ -201,7 +201,7 @@ func TestWhatACoordinatorMayAsk(t *testing.T) {
 		if got := n.Snapshot().Declined; got[wire.Refused] != 2 || got[wire.BadSignature] != 3 {
 			t.Errorf("rounds that were not opened: %v", got)
 		}
-		if len(w.state.rounds()) != 0 || len(w.state.streams) != 0 {
+		if len(w.rounds()) != 0 || len(w.disk.Streams) != 0 {
 			t.Error("a refused round has left something")
 		}
 		n.open(ann)

@@ -10,13 +10,14 @@ import (
 	"testing/synctest"
 
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/lab/memory"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
 // stale is a store one of whose servers does not know what others have written: once it is told
 // to, it answers with records as they were.
 type stale struct {
-	*memory
+	*memory.Store
 	lock sync.Mutex
 	old  map[string]store.Entry
 }
@@ -28,18 +29,18 @@ func (s *stale) Get(ctx context.Context, key string) (store.Entry, error) {
 	if ok {
 		return e, nil
 	}
-	return s.memory.Get(ctx, key)
+	return s.Store.Get(ctx, key)
 }
 
 func (s *stale) stop(t *testing.T) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.old = map[string]store.Entry{}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for key, e := range s.values {
+	s.Lock()
+	defer s.Unlock()
+	for key, value := range s.Values {
 		if strings.HasPrefix(key, keyRecord("")) {
-			s.old[key] = e
+			s.old[key] = store.Entry{Key: key, Value: value, Revision: s.Revision[key]}
 		}
 	}
 	if len(s.old) == 0 {
@@ -53,7 +54,7 @@ func TestAStaleRecordAcknowledgesNothingBehindTheCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 4)
 		worker := w.start(w.config())
-		behind := &stale{memory: &memory{state: w.state}}
+		behind := &stale{Store: &memory.Store{Disk: w.disk}}
 		c := w.config()
 		c.FrontendOnly, c.Store = true, behind
 		front := w.start(c)

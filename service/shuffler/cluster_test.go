@@ -102,7 +102,7 @@ func TestAClusterSharesTheShuffling(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.state.past[linksName(name)] = keys
+	w.disk.Past[linksName(name)] = keys
 	var sent [][2]int
 	bodies := make([][][]byte, 3)
 	for i := range clients - 1 {

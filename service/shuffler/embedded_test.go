@@ -17,6 +17,7 @@ import (
 	"github.com/riffle-dp/riffle/internal/longtest"
 	pure "github.com/riffle-dp/riffle/protocol/shuffler"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/lab/memory"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
@@ -85,9 +86,9 @@ func inFiles(t testing.TB, dir string, markers map[string][]byte) (hits, names [
 }
 
 // inMemory returns which markers a state holds, and the names of what it holds.
-func inMemory(s *state, markers map[string][]byte) (hits, names []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func inMemory(s *memory.Disk, markers map[string][]byte) (hits, names []string) {
+	s.Lock()
+	defer s.Unlock()
 	look := func(where string, b []byte) {
 		names = append(names, where)
 		for name, m := range markers {
@@ -96,16 +97,16 @@ func inMemory(s *state, markers map[string][]byte) (hits, names []string) {
 			}
 		}
 	}
-	for name, e := range s.values {
-		look(name, e.Value)
-	}
-	for name, b := range s.secrets {
+	for name, b := range s.Values {
 		look(name, b)
 	}
-	for name, b := range s.objects {
+	for name, b := range s.Secrets {
 		look(name, b)
 	}
-	for name, all := range s.streams {
+	for name, b := range s.Objects {
+		look(name, b)
+	}
+	for name, all := range s.Streams {
 		for _, m := range all {
 			look(name+" "+m.Suffix, m.Data)
 		}
@@ -119,7 +120,7 @@ func TestStoreShowsNoReports(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, 30)
-			showsNoReports(t, w, &memory{state: w.state}, func(m map[string][]byte) ([]string, []string) { return inMemory(w.state, m) })
+			showsNoReports(t, w, &memory.Store{Disk: w.disk}, func(m map[string][]byte) ([]string, []string) { return inMemory(w.disk, m) })
 		})
 	})
 	t.Run("disk", func(t *testing.T) {
@@ -205,7 +206,7 @@ func TestFrontendsShareAStore(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, 24)
-			frontendsShare(t, w, &memory{state: w.state})
+			frontendsShare(t, w, &memory.Store{Disk: w.disk})
 		})
 	})
 	t.Run("disk", func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,7 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/lab/memory"
 )
 
 var errCrash = errors.New("the process has died")
@@ -27,10 +29,18 @@ type life struct {
 	dead  func() bool     // died since it was last asked
 }
 
+// failing is a store's Do; fault may be nil.
+func failing(fault func(op string, after bool) error) func(op string, f func() error) error {
+	if fault == nil {
+		return nil
+	}
+	return memory.Failing(fault)
+}
+
 // boot starts a process that fails as fault says, until a start succeeds.
 func (l *life) boot(fault func(op string, after bool) error) {
 	c := l.w.config()
-	c.Store, c.Bucket, c.Poll = &memory{state: l.w.state, fault: fault}, 300, time.Second // some buckets
+	c.Store, c.Bucket, c.Poll = &memory.Store{Disk: l.w.disk, Do: failing(fault)}, 300, time.Second // some buckets
 	c.Keep = time.Minute
 	s, err := New(c)
 	if err != nil {
@@ -225,16 +235,18 @@ func (l *life) fetched(ann wire.Announcement) int {
 func (w *world) unlinked(ann wire.Announcement) {
 	w.t.Helper()
 	d := wire.Digest(ann)
-	w.state.mu.Lock()
-	defer w.state.mu.Unlock()
-	if _, left := w.state.secrets[linksName(encodeName(d[:]))]; left {
+	w.disk.Lock()
+	defer w.disk.Unlock()
+	if _, left := w.disk.Secrets[linksName(encodeName(d[:]))]; left {
 		w.t.Error("a batch is offered while the keys of its order and draw are there")
 	}
 }
 
 // counted leaves out what is only looked at, again and again while time passes:
 // a crash there is one before the next operation.
-func counted(op string) bool { return op != "get" && op != "keys" }
+func counted(op string) bool {
+	return op != "list values" && !strings.HasPrefix(op, "get ") && !strings.HasPrefix(op, "look ")
+}
 
 // The store fails at every single operation of a round, before it and after it.
 func TestCrashAtEveryStep(t *testing.T) {
@@ -287,7 +299,7 @@ func TestTakeover(t *testing.T) {
 			closing := false
 			slow := w.config()
 			slow.Bucket, slow.Poll = 300, time.Second
-			slow.Store = &memory{state: w.state, fault: func(op string, after bool) error {
+			slow.Store = &memory.Store{Disk: w.disk, Do: memory.Failing(func(op string, after bool) error {
 				mu.Lock()
 				if op == "acquire" && after {
 					closing = true
@@ -302,7 +314,7 @@ func TestTakeover(t *testing.T) {
 					time.Sleep(10 * time.Second) // its lease is of one second
 				}
 				return nil
-			}}
+			})}
 			a := w.start(slow)
 			ann := a.announcement(1)
 			a.open(ann)
@@ -358,12 +370,12 @@ func TestLateWriteIsNotAcknowledged(t *testing.T) {
 			c.FrontendOnly = true
 			var hold sync.Once
 			armed := false
-			c.Store = &memory{state: w.state, fault: func(op string, isAfter bool) error {
+			c.Store = &memory.Store{Disk: w.disk, Do: memory.Failing(func(op string, isAfter bool) error {
 				if op == "append in" && isAfter == after && armed {
 					hold.Do(func() { time.Sleep(3 * time.Minute) })
 				}
 				return nil
-			}}
+			})}
 			front := w.start(c)
 			ann := front.announcement(1)
 			front.open(ann)
@@ -389,17 +401,17 @@ func TestBlockAfterTheCutIsLeftOut(t *testing.T) {
 		written := make(chan struct{})
 		passes := make(chan struct{})
 		c := w.config()
-		c.Store = &memory{state: w.state, fault: func(op string, after bool) error {
+		c.Store = &memory.Store{Disk: w.disk, Do: memory.Failing(func(op string, after bool) error {
 			if op == "create stream o" && !after { // the cut is made
 				close(passes)
 				<-written
 			}
 			return nil
-		}}
+		})}
 		worker := w.start(c)
 		c.FrontendOnly = true
 		late := false
-		c.Store = &memory{state: w.state, fault: func(op string, after bool) error {
+		c.Store = &memory.Store{Disk: w.disk, Do: memory.Failing(func(op string, after bool) error {
 			if op == "append in" && late {
 				if !after {
 					<-passes
@@ -408,7 +420,7 @@ func TestBlockAfterTheCutIsLeftOut(t *testing.T) {
 				}
 			}
 			return nil
-		}}
+		})}
 		front := w.start(c)
 		ann := front.announcement(1)
 		front.open(ann)

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,6 +21,8 @@ import (
 	pure "github.com/riffle-dp/riffle/protocol/shuffler"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/lab/memory"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // world holds the keys of everybody.
@@ -33,7 +36,7 @@ type world struct {
 	reader      *envelope.PrivateKey
 	second      *envelope.PrivateKey // the aggregator's
 	answers     *envelope.PrivateKey // what sessions are sealed to
-	state       *state
+	disk        *memory.Disk
 	min         int64
 	counts      bool  // whether messages are counted by client
 	node        *node // the last that was started: it gives the sessions
@@ -62,7 +65,7 @@ func sealing(t testing.TB, expires time.Time) *envelope.PrivateKey {
 func newWorld(t testing.TB, clients int) *world {
 	t.Helper()
 	later := time.Now().Add(24 * time.Hour)
-	w := &world{t: t, operator: signer(t), coordinator: signer(t), reader: sealing(t, later), second: sealing(t, later), answers: sealing(t, later), state: newState(), min: 2}
+	w := &world{t: t, operator: signer(t), coordinator: signer(t), reader: sealing(t, later), second: sealing(t, later), answers: sealing(t, later), disk: memory.NewDisk(), min: 2}
 	for range clients {
 		w.clients = append(w.clients, signer(t))
 	}
@@ -77,7 +80,7 @@ func newWorld(t testing.TB, clients int) *world {
 // config is a service's on the world's state in memory.
 func (w *world) config() Config {
 	c := Config{Population: wire.ID{7}, Operator: w.operator, Coordinators: []ed25519.PublicKey{public(w.coordinator)}, Keys: w.seal,
-		Aggregator: []wire.Key{w.second.Public}, MinReports: w.min, Store: &memory{state: w.state}, Poll: 100 * time.Millisecond,
+		Aggregator: []wire.Key{w.second.Public}, MinReports: w.min, Store: &memory.Store{Disk: w.disk}, Poll: 100 * time.Millisecond,
 		Lease: time.Second, CountReports: w.counts}
 	for _, k := range w.clients {
 		c.Roster = append(c.Roster, public(k)...)
@@ -383,18 +386,23 @@ func (n *node) fetch(peer string, ann wire.Announcement, word wire.RoundClosed) 
 	return out
 }
 
+// rounds are the names of secrets that are rounds'. What is held for sessions outlives them.
+func (w *world) rounds() []string {
+	return slices.DeleteFunc(w.disk.Names(store.Secrets, ""), func(name string) bool { return strings.HasPrefix(name, masterPrefix) })
+}
+
 // expected is what package shuffler makes of the same reports in memory.
 func (w *world) expected(ann wire.Announcement, reports [][2]int) ([][]byte, pure.Dropped) {
 	w.t.Helper()
 	d := wire.Digest(ann)
 	name := encodeName(d[:])
 	secret := func(name string) []byte {
-		w.state.mu.Lock()
-		defer w.state.mu.Unlock()
-		if key, left := w.state.secrets[name]; left {
+		w.disk.Lock()
+		defer w.disk.Unlock()
+		if key, left := w.disk.Secrets[name]; left {
 			return key
 		}
-		return w.state.past[name]
+		return w.disk.Past[name]
 	}
 	key := [16]byte(secret(linksName(name))[:16])
 	one := ann

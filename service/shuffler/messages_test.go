@@ -10,6 +10,7 @@ import (
 
 	"github.com/riffle-dp/riffle/protocol/envelope"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/lab/memory"
 )
 
 func messages(m int64) func(*wire.Announcement) {
@@ -150,19 +151,19 @@ func TestWhatACoordinatorMayAskOfMessages(t *testing.T) {
 		post(wire.Malformed, func(a *wire.Announcement) {
 			a.Messages, a.Aggregator, a.ShareBytes = 2, w.second.Public, a.ReportBytes
 		})
-		if len(w.state.rounds()) != 0 || len(w.state.streams) != 0 {
+		if len(w.rounds()) != 0 || len(w.disk.Streams) != 0 {
 			t.Error("a refused round has left something")
 		}
 		ann := n.announcement(1, messages(min(4096, most)))
 		n.open(ann)
 		bytes := 0
-		n.config.Store.(*memory).mu.Lock()
-		for _, stream := range n.config.Store.(*memory).streams {
+		w.disk.Lock()
+		for _, stream := range w.disk.Streams {
 			for _, m := range stream {
 				bytes += len(m.Data)
 			}
 		}
-		n.config.Store.(*memory).mu.Unlock()
+		w.disk.Unlock()
 		if bytes != 0 {
 			t.Errorf("%d bytes are stored for reports that have not come", bytes)
 		}
@@ -223,7 +224,7 @@ func TestRestoredClientCountsOnce(t *testing.T) {
 			c := w.config()
 			c.Bucket = bucket
 			first := w.start(c)
-			c.Store = &memory{state: w.state}
+			c.Store = &memory.Store{Disk: w.disk}
 			second := w.start(c)
 			ann := second.announcement(1, messages(m))
 			first.open(ann)

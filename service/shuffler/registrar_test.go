@@ -16,6 +16,7 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/lab/memory"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
@@ -387,9 +388,9 @@ func TestOldRostersAreDeleted(t *testing.T) {
 		}
 		time.Sleep(3 * time.Minute)
 		stored := func() int {
-			w.state.mu.Lock()
-			defer w.state.mu.Unlock()
-			return len(w.state.objects)
+			w.disk.Lock()
+			defer w.disk.Unlock()
+			return len(w.disk.Objects)
 		}
 		if k := stored(); k != 2 {
 			t.Errorf("%d rosters are stored, want the open round's and the newest", k)
@@ -431,13 +432,13 @@ func TestRosterSurvivesCrashes(t *testing.T) {
 			var mu sync.Mutex
 			k, dead := 0, false
 			c := g.config()
-			c.Store = &memory{state: w.state, fault: func(op string, after bool) error {
+			c.Store = &memory.Store{Disk: w.disk, Do: memory.Failing(func(op string, after bool) error {
 				mu.Lock()
 				defer mu.Unlock()
 				if dead {
 					return store.ErrUnavailable
 				}
-				if !regexp.MustCompile("^(put|delete|destroy|append|create)").MatchString(op) {
+				if !regexp.MustCompile("^(put|delete|append|create)").MatchString(op) {
 					return nil
 				}
 				if k++; k > at {
@@ -445,7 +446,7 @@ func TestRosterSurvivesCrashes(t *testing.T) {
 					return store.ErrUnavailable
 				}
 				return nil
-			}}
+			})}
 			g.sign(0, 1, 2, 3, 5)
 			s, err := New(c)
 			if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -73,13 +74,14 @@ func (w *world) destroyed(ann wire.Announcement) {
 	w.t.Helper()
 	d := wire.Digest(ann)
 	name := encodeName(d[:])
-	w.state.mu.Lock()
-	defer w.state.mu.Unlock()
-	if len(w.state.rounds()) != 0 || len(w.state.streams) != 0 {
-		w.t.Errorf("left: secrets %v, streams %v", w.state.rounds(), slices.Collect(maps.Keys(w.state.streams)))
+	w.disk.Lock()
+	defer w.disk.Unlock()
+	if len(w.rounds()) != 0 || len(w.disk.Streams) != 0 {
+		w.t.Errorf("left: secrets %v, streams %v", w.rounds(), slices.Collect(maps.Keys(w.disk.Streams)))
 	}
-	for k := range w.state.values {
-		if k != keyRecord(name) && k != keyLast(ann.Task) && k != keyEnrolment && kind(k) != "epoch" && kind(k) != "head" && kind(k) != "taken" {
+	for k := range w.disk.Values {
+		kind, _, _ := strings.Cut(k, ".")
+		if k != keyRecord(name) && k != keyLast(ann.Task) && k != keyEnrolment && !slices.Contains([]string{"epoch", "head", "taken"}, kind) {
 			w.t.Errorf("left: %s", k)
 		}
 	}

@@ -12,16 +12,17 @@ import (
 
 	"github.com/riffle-dp/riffle/protocol/envelope"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/lab/memory"
 )
 
 const oneDay = 24 * time.Hour
 
 // held are the masters in the store.
 func (w *world) held() []string {
-	w.state.mu.Lock()
-	defer w.state.mu.Unlock()
+	w.disk.Lock()
+	defer w.disk.Unlock()
 	var out []string
-	for _, name := range slices.Sorted(maps.Keys(w.state.secrets)) {
+	for _, name := range slices.Sorted(maps.Keys(w.disk.Secrets)) {
 		if strings.HasPrefix(name, masterPrefix) {
 			out = append(out, name)
 		}
@@ -224,12 +225,12 @@ func TestUnknownSessionsAreNotLookedForEachTime(t *testing.T) {
 		w := newWorld(t, 3)
 		looked := 0
 		c := w.config()
-		c.Store = &memory{state: w.state, fault: func(op string, _ bool) error {
+		c.Store = &memory.Store{Disk: w.disk, Do: memory.Failing(func(op string, _ bool) error {
 			if op == "list secrets" {
 				looked++
 			}
 			return nil
-		}}
+		})}
 		c.FrontendOnly = true
 		n := w.start(c)
 		ann := n.announcement(1)

@@ -62,11 +62,11 @@ func TestTakenMessages(t *testing.T) {
 		n.stop()
 		n = w.start(w.config())
 		want("after a restart", 1, 4, 1, 1, 1)
-		if len(w.state.objects) != 1 {
-			t.Errorf("objects %v", slices.Collect(maps.Keys(w.state.objects)))
+		if len(w.disk.Objects) != 1 {
+			t.Errorf("objects %v", slices.Collect(maps.Keys(w.disk.Objects)))
 		}
 		// Without its counts the service goes on, with fewer.
-		clear(w.state.objects)
+		clear(w.disk.Objects)
 		time.Sleep(2 * takenPause)
 		if got := n.counted(1); got != nil {
 			t.Errorf("it was told %d", *got)
@@ -79,7 +79,7 @@ func TestTakenMessages(t *testing.T) {
 		n.closed(three)
 		want("after the counts were lost", 1, 1, 1, 1, 1)
 		// What a crash between two writes has left is deleted: between two lists it shows who reported.
-		w.state.objects["taken/left"] = []byte("an older list")
+		w.disk.Objects["taken/left"] = []byte("an older list")
 		for i, m := range []int64{2, 3} {
 			a := n.announcement(int64(4 + i))
 			n.open(a)
@@ -89,8 +89,8 @@ func TestTakenMessages(t *testing.T) {
 			n.closed(a)
 			want("afterwards", m, m, m, m, m)
 		}
-		if len(w.state.objects) != 1 {
-			t.Errorf("objects %v", slices.Collect(maps.Keys(w.state.objects)))
+		if len(w.disk.Objects) != 1 {
+			t.Errorf("objects %v", slices.Collect(maps.Keys(w.disk.Objects)))
 		}
 		n.stop()
 		w.counts = false

@@ -15,6 +15,8 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/lab/memory"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // sharedRound is a kind of round that several processes shuffle.
@@ -49,7 +51,7 @@ func (r sharedRound) run(t *testing.T, fault func(op string, after bool) error, 
 	for i := range procs {
 		c := w.config()
 		c.Bucket, c.Poll = r.bucket, time.Second
-		c.Store = &memory{state: w.state, fault: func(op string, after bool) error {
+		c.Store = &memory.Store{Disk: w.disk, Do: memory.Failing(func(op string, after bool) error {
 			if !after {
 				slow(i, op)
 			}
@@ -57,7 +59,7 @@ func (r sharedRound) run(t *testing.T, fault func(op string, after bool) error, 
 				return fault(op, after)
 			}
 			return nil
-		}}
+		})}
 		procs[i] = w.start(c)
 	}
 	ann := procs[1].announcement(1)
@@ -118,18 +120,18 @@ func (r sharedRound) run(t *testing.T, fault func(op string, after bool) error, 
 	if again := procs[1].closed(ann); fmt.Sprint(again) != fmt.Sprint(word) {
 		t.Errorf("two words: %+v and %+v", word, again)
 	}
-	w.state.mu.Lock()
-	for stream := range w.state.streams {
+	w.disk.Lock()
+	for stream := range w.disk.Streams {
 		if !slices.Contains(rec.streams(name), stream) {
 			t.Errorf("left beside the batch: stream %s", stream)
 		}
 	}
-	for key := range w.state.values {
+	for key := range w.disk.Values {
 		if strings.HasPrefix(key, keyWork("")[:4]) {
 			t.Errorf("left beside the batch: %s", key)
 		}
 	}
-	w.state.mu.Unlock()
+	w.disk.Unlock()
 	procs[2].must(Coordinator, "DELETE", path(ann, ""), nil)
 	time.Sleep(time.Minute)
 	w.destroyed(ann)
@@ -142,18 +144,16 @@ func (r sharedRound) run(t *testing.T, fault func(op string, after bool) error, 
 // edit changes a stored record as if another program had written it.
 func (w *world) edit(name string, change func(*record)) {
 	w.t.Helper()
-	w.state.mu.Lock()
-	defer w.state.mu.Unlock()
-	e := w.state.values[keyRecord(name)]
-	rec, err := decodeRecord(e)
+	w.disk.Lock()
+	defer w.disk.Unlock()
+	rec, err := decodeRecord(store.Entry{Key: keyRecord(name), Value: w.disk.Values[keyRecord(name)], Revision: w.disk.Revision[keyRecord(name)]})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	change(rec)
-	if e.Value, err = json.Marshal(rec); err != nil {
+	if w.disk.Values[keyRecord(name)], err = json.Marshal(rec); err != nil {
 		w.t.Fatal(err)
 	}
-	w.state.values[keyRecord(name)] = e
 }
 
 // reads makes what reads take time, so that processes are at work at the same time.
@@ -263,9 +263,9 @@ func TestProcessesShareTheShufflingOfShares(t *testing.T) {
 			}
 			return nil
 		}
-		c.Store = &memory{state: w.state, fault: slowly}
+		c.Store = &memory.Store{Disk: w.disk, Do: failing(slowly)}
 		n := w.start(c)
-		c.Store = &memory{state: w.state, fault: slowly}
+		c.Store = &memory.Store{Disk: w.disk, Do: failing(slowly)}
 		other := w.start(c)
 		ann := n.announcement(1, func(a *wire.Announcement) {
 			a.Aggregator = w.second.Public
@@ -353,7 +353,7 @@ func TestBlocksOfManyBuckets(t *testing.T) {
 		if r.bits < 2 {
 			t.Fatalf("dealt by %d bits", r.bits)
 		}
-		in := w.state.streams[streamIn(r.name)]
+		in := w.disk.Streams[streamIn(r.name)]
 		blocks := map[string]int{}
 		for _, m := range in {
 			blocks[m.Suffix]++

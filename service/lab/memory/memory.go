@@ -106,6 +106,30 @@ func (s *Store) do(op string, f func() error) error {
 	return s.Do(op, locked)
 }
 
+// Failing returns a Do that asks fault before each operation and, if it wrote, after it. An error of
+// fault is what the caller gets.
+func Failing(fault func(op string, after bool) error) func(op string, f func() error) error {
+	return func(op string, f func() error) error {
+		if err := fault(op, false); err != nil {
+			return err
+		}
+		err := f()
+		if err == nil && Writes(op) {
+			err = fault(op, true)
+		}
+		return err
+	}
+}
+
+// Writes says whether an operation writes.
+func Writes(op string) bool {
+	switch verb, _, _ := strings.Cut(op, " "); verb {
+	case "get", "list", "read", "count", "look", "size", "flush":
+		return false
+	}
+	return true
+}
+
 // kind is what a name is for: the part before what tells it from others.
 func kind(name string) string {
 	if i := strings.IndexAny(name, "./-"); i >= 0 {

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -9,10 +10,16 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
+// longest is the length of the longest name of a stream, as of a *store.Store.
+const longest = 64
+
 func (s *Store) CreateStream(_ context.Context, name string) (store.Appender, error) {
 	return appender{s, name}, s.do("create stream "+kind(name), func() error {
 		if s.Streams[name] != nil {
 			return store.ErrExists
+		}
+		if len(name) > longest {
+			return fmt.Errorf("memory: stream %s: its name is longer than %d bytes", name, longest)
 		}
 		s.Streams[name] = []store.Message{}
 		return nil
@@ -61,7 +68,7 @@ func (s *Store) Before(_ context.Context, stream, suffix string, place uint64) (
 }
 
 func (s *Store) StreamSize(_ context.Context, name string) (bytes, last uint64, err error) {
-	err = s.do("stream size", func() error {
+	err = s.do("size "+kind(name), func() error {
 		all, ok := s.Streams[name]
 		if !ok {
 			return store.ErrNotFound
