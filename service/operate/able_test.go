@@ -2,13 +2,13 @@ package operate
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
 
@@ -20,9 +20,7 @@ import (
 // A task that the aggregator cannot sum is refused when it is created, and a check says so before. A
 // task without proofs is taken. The roles are served as in a deployment.
 func TestAggregatorThatCannotSum(t *testing.T) {
-	if testing.Short() {
-		t.Skip("serves roles")
-	}
+	embedded(t)
 	dir := t.TempDir()
 	data := filepath.Join(dir, "small.csv")
 	if err := os.WriteFile(data, []byte("x,y,label\n"+strings.Repeat("0.1,0.9,no\n0.8,0.1,yes\n", 40)), 0o600); err != nil {
@@ -65,12 +63,10 @@ func TestAggregatorThatCannotSum(t *testing.T) {
 	}
 	defer serve(RoleShuffler)()
 	defer serve(RoleCoordinator)()
-	for range 2400 { // a check opens the store too, if nobody has it
-		if _, err = OperatorClient(c.Operator).GetStatus(t.Context(), connect.NewRequest(&operatorv1.GetStatusRequest{})); err == nil {
-			break
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	until(t, func() error { // a check opens the store too, if nobody has it
+		_, err := OperatorClient(c.Operator).GetStatus(t.Context(), connect.NewRequest(&operatorv1.GetStatusRequest{}))
+		return err
+	})
 	create := func(name, proofs string) error {
 		q := connect.NewRequest(&operatorv1.CreateTaskRequest{Name: name, RoundSeconds: 60,
 			Config: "data: " + data + "\nlabel: label\nmodel: softmax\nrounds: 2\ntrust: vector-sum\nepsilon: 2\nn-min: 10\n" + proofs})
@@ -78,28 +74,25 @@ func TestAggregatorThatCannotSum(t *testing.T) {
 		return err
 	}
 	// looks are the notes of a check.
-	looks := func() string {
+	looks := func() (notes string) {
 		t.Helper()
-		var away, notes string
-		for range 2400 {
+		until(t, func() (away error) {
 			found, err := Inspect(t.Context(), RoleCoordinator, l.Config(RoleCoordinator), "")
 			if err != nil {
 				t.Fatal(err)
 			}
-			away, notes = "", ""
+			notes = ""
 			for _, f := range found {
-				away += f.Error
+				if f.Error != "" {
+					away = errors.New(f.Error)
+				}
 				if f.Look {
 					notes += f.What + ": " + f.Note + "\n"
 				}
 			}
-			if away == "" {
-				return notes
-			}
-			time.Sleep(50 * time.Millisecond)
-		}
-		t.Fatal(away)
-		return ""
+			return away
+		})
+		return notes
 	}
 	for _, key := range []string{"signing-key", "mark", ""} {
 		without(key)

@@ -137,7 +137,7 @@ func TestTabClosedInARound(t *testing.T) {
 	w.until("a report is on its way", func() bool { return len(w.posts("/v1/report")) > 0 })
 	w.silent(true, p)
 	p.Close()
-	time.Sleep(time.Second)
+	w.pause(time.Second)
 	lost := len(w.posts("/v1/report"))
 
 	// The service takes it, and the answer is lost.
@@ -155,7 +155,7 @@ func TestTabClosedInARound(t *testing.T) {
 	}
 	w.until("the report is taken", func() bool { w.mu.Lock(); defer w.mu.Unlock(); return taken > 0 })
 	p.Close()
-	time.Sleep(time.Second)
+	w.pause(time.Second)
 	w.intercept(nil, nil)
 	before := len(w.posts("/v1/report"))
 	p = w.tab(v, "/")
@@ -283,7 +283,7 @@ func TestTabWhoseStorageIsFull(t *testing.T) {
 	p.Quota(w.origin, -1)
 	w.enrol(p, "client")
 	p.Quota(w.origin, 1)
-	time.Sleep(35 * time.Second) // the browser remembers for half a minute how much room there was
+	w.pause(35 * time.Second) // the browser remembers for half a minute how much room there was
 	w.begin(3, 2, 25, "")
 	why := w.start(p, "client", w.options(w.ways, nil), 0)
 	w.until("the first round ends", func() bool { return w.status().Released >= 1 })

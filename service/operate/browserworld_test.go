@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -157,12 +158,16 @@ func newBrowserWorld(t *testing.T, natives int) *browserWorld {
 
 func (w *browserWorld) until(what string, f func() bool) {
 	w.t.Helper()
-	for began := time.Now(); !f(); time.Sleep(50 * time.Millisecond) {
-		if time.Since(began) > 5*time.Minute {
-			w.t.Fatalf("never: %s", what)
-		}
+	until(w.t, func() error {
+		if !f() {
+			return errors.New(what)
 	}
+		return nil
+	})
 }
+
+// pause lets a browser do, or forget, what it tells nobody.
+func (w *browserWorld) pause(d time.Duration) { time.Sleep(d) }
 
 // serve runs a process until the test ends.
 func (w *browserWorld) serve(role, process string) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/learn/external/externaltest"
 	"github.com/riffle-dp/riffle/page/dashboard"
 	"github.com/riffle-dp/riffle/protocol/wire"
@@ -60,7 +61,9 @@ func TestProgramFailsToEvaluate(t *testing.T) {
 		"dies-open": "No module named 'torch'", "says": "no such file: data.npz", "fast=6": "the program's model has 6 parameters, the task's 5", "prints": "standard output",
 	} {
 		t.Run(mode, func(t *testing.T) {
-			t.Parallel()
+			if mode == "evaluation-hangs" {
+				longtest.Only(t, "its timeout, which a program needs to start, passes twice")
+			}
 			var log bytes.Buffer
 			e := evaluatorOf(t, mode, &log)
 			for range 2 {
@@ -106,20 +109,11 @@ func TestHangingEvaluationEndsWithItsProcess(t *testing.T) {
 		var log bytes.Buffer
 		e := evaluatorOf(t, mode, &log)
 		e.config.Timeout = time.Hour
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			e.Evaluate(ctx, fiveParameters)
-			e.Close()
-		}()
-		time.Sleep(50 * time.Millisecond)
+		// Enough for the program to be asked, on most machines. Whenever the end comes, nothing waits for it.
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		e.Evaluate(ctx, fiveParameters)
+		e.Close()
 		cancel()
-		select {
-		case <-done:
-		case <-time.After(2 * time.Minute):
-			t.Fatalf("%s: it still waits", mode)
-		}
 	}
 }
 

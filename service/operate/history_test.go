@@ -25,6 +25,7 @@ func measured(n int64) (list []dashboard.Measure) {
 }
 
 func TestCurvesOutliveAProcessAndItsRival(t *testing.T) {
+	embedded(t)
 	ctx := context.Background()
 	config := store.Config{Domain: "coordinator", Dir: t.TempDir()}
 	if err := store.Init(ctx, config); err != nil {

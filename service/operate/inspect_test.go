@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -64,9 +65,7 @@ func (l *syncLog) Write(p []byte) (int, error) { l.mu.Lock(); defer l.mu.Unlock(
 func (l *syncLog) String() string              { l.mu.Lock(); defer l.mu.Unlock(); return l.b.String() }
 
 func TestInspect(t *testing.T) {
-	if testing.Short() {
-		t.Skip("serves a role")
-	}
+	embedded(t)
 	l := Loopback{Dir: t.TempDir(), Clients: 3, Processes: 1, MinReports: 2, Suite: wire.X25519, Epsilon: 1, Delta: 1e-5, Data: "mnist", Aggregator: true,
 		Policy: config.Policy{MaxEps0: 1, MaxEps: 1, Delta: 1e-5, MinReports: 2, MaxTasks: 1}}
 	if err := l.Create(t.Context()); err != nil {
@@ -98,11 +97,12 @@ func TestInspect(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
 	serve(ctx, RoleShuffler, quiet)
 	serve(ctx, RoleAggregator, quiet)
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if text, _, _ := found(t, RoleCoordinator, coordinator); text == "" {
-			break
+	until(t, func() error {
+		if text, _, _ := found(t, RoleCoordinator, coordinator); text != "" {
+			return errors.New(text)
 		}
-	}
+		return nil
+	})
 	check(RoleCoordinator, coordinator, "", false, false)
 	check(RoleAggregator, l.Config(RoleAggregator), "", false, false) // while it runs
 
@@ -148,15 +148,12 @@ func TestInspect(t *testing.T) {
 	// What answers is what a coordinator that runs is ready by.
 	log := &syncLog{}
 	serve(ctx, RoleCoordinator, slog.New(slog.NewTextHandler(log, nil)))
-	wait := func(what string, f func() bool) {
-		t.Helper()
-		for deadline := time.Now().Add(2 * time.Minute); !f(); time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: not yet\n%s", what, log.String())
-			}
+	until(t, func() error {
+		if text := readyText(c.Admin); text != "ready\n" {
+			return fmt.Errorf("it says %q\n%s", text, log.String())
 		}
-	}
-	wait("ready", func() bool { return readyText(c.Admin) == "ready\n" })
+		return nil
+	})
 }
 
 func readyText(address string) string {

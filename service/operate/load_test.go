@@ -34,9 +34,7 @@ func (a *asked) loaded() string {
 // A load of a shuffler and a coordinator in each mode: every client reports once, all requests of
 // a client are made and measured, and the round's answer counts the zeros.
 func TestLoad(t *testing.T) {
-	if testing.Short() {
-		t.Skip("serves roles")
-	}
+	embedded(t)
 	const n, more = 20, 2
 	a := newAsked(t, n, 100)
 	defer a.serve(RoleShuffler, RoleShuffler)()
@@ -83,6 +81,7 @@ func TestLoad(t *testing.T) {
 // Who has a ledger is no virtual client, a task must be named in full, and a load that is
 // interrupted tells what it measured.
 func TestLoadIsRefused(t *testing.T) {
+	embedded(t)
 	a := newAsked(t, 2, 30)
 	const some = "0000000000000000000000000000000000000000000000000000000000000000"
 	good := load.Config{Connections: load.Kept, AtOnce: 1}

@@ -17,6 +17,7 @@ import (
 
 // An aggregator with a mark starts only with it, and its store gets one mark only.
 func TestAggregatorsMark(t *testing.T) {
+	embedded(t)
 	dir := filepath.Join(t.TempDir(), "deployment")
 	l := Loopback{Dir: dir, Clients: 4, Processes: 1, MinReports: 2, Suite: wire.X25519, Epsilon: 1, Delta: 1e-5, Data: "mnist", Aggregator: true}
 	if err := l.Create(t.Context()); err != nil {

@@ -6,39 +6,17 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
 
 	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
 )
 
-// ended waits for the end of a task.
-func (a *asked) ended(name string) *operatorv1.Task {
-	a.t.Helper()
-	for range 6000 {
-		resp, err := a.api().GetTask(a.t.Context(), connect.NewRequest(&operatorv1.GetTaskRequest{Task: name}))
-		if err != nil {
-			a.t.Fatal(err)
-		}
-		if t := resp.Msg.Task; t.State == "done" && t.Epsilon == t.Epsilon {
-			return t
-		} else if t.State != "running" && t.State != "done" {
-			a.t.Fatalf("%s is %s: %s", name, t.State, t.Why)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	a.t.Fatalf("%s does not end", name)
-	return nil
-}
-
 // Clients measure a task's model on rows of their own. Each round is charged once, as without; a
 // restart shows what was measured last; a client that trains on other rows than it measures on makes
 // the same task again.
 func TestPrivateEvaluationOverANetwork(t *testing.T) {
-	if testing.Short() {
-		t.Skip("serves roles")
-	}
+	embedded(t)
 	a := newAsked(t, 40, 14)
 	defer a.serve(RoleShuffler, RoleShuffler)()
 	defer a.serve(RoleAggregator, RoleAggregator)()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -64,9 +65,7 @@ var uncounted = regexp.MustCompile(`^#|_seconds|_fetched_|goroutines|_bytes|gc_c
 // read it. Any other page is refused in the same words whatever it asks for, also with requests that
 // browsers send without a question before, and nothing is counted but the refusal.
 func TestPagesAmongTheRoles(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts stores")
-	}
+	embedded(t)
 	const shop = "https://shop.test"
 	l := Loopback{Dir: t.TempDir(), Clients: 4, Processes: 1, Registrar: true, Relay: true, MinReports: 2, Suite: wire.X25519, Epsilon: 1, Delta: 1e-5, Data: "mnist",
 		Policy: config.Policy{MaxEps0: 1, MaxEps: 1, Delta: 1e-5, MinReports: 2, MaxTasks: 1}, Origins: []string{shop}}
@@ -111,7 +110,7 @@ func TestPagesAmongTheRoles(t *testing.T) {
 	add(RoleRelay, y.Listen, y.Admin, "POST /v1/relay", "GET /v1/enrolment")
 
 	program, enrolled := newPage(t, ""), false
-	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) { // until all serve
+	until(t, func() error { // all serve
 		left := 0
 		for role, path := range map[string]string{RoleRegistrar: "/v1/statement", RoleShuffler: "/v1/enrolment", RoleCoordinator: "/v1/tasks", RoleRelay: "/v1/enrolment"} {
 			if resp, err := program.client.Get(urls[role] + path); err != nil {
@@ -123,15 +122,13 @@ func TestPagesAmongTheRoles(t *testing.T) {
 			}
 		}
 		if left == 0 {
-			break
-		}
-		if time.Since(began) > 2*time.Minute {
-			t.Fatalf("%d roles do not serve", left)
+			return nil
 		}
 		if !enrolled {
 			enrolled = l.EnrolAll(t.Context()) == nil
 		}
-	}
+		return fmt.Errorf("%d roles do not serve", left)
+	})
 	// counted is all that the services count, but for time and for what their own peers ask.
 	counted := func() (text string) {
 		for _, url := range admins {

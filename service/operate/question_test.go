@@ -17,7 +17,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
 
@@ -75,60 +74,65 @@ func (a *asked) api() operatorv1.OperatorServiceClient {
 		a.t.Fatal(err)
 	}
 	api := OperatorClient(c.Operator)
-	for range 2400 {
-		if _, err = api.GetStatus(a.t.Context(), connect.NewRequest(&operatorv1.GetStatusRequest{})); err == nil {
-			return api
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	a.t.Fatal(err)
-	return nil
+	until(a.t, func() error {
+		_, err := api.GetStatus(a.t.Context(), connect.NewRequest(&operatorv1.GetStatusRequest{}))
+		return err
+	})
+	return api
 }
 
 // create creates a task.
-func (a *asked) create(name, settings string) (*operatorv1.Task, error) {
+func (a *asked) create(name, settings string) (task *operatorv1.Task, err error) {
 	a.t.Helper()
 	seconds := 600.                         // a round ends before when all have reported
 	if strings.Contains(settings, "\nk:") { // who is drawn is secret until the deadline
 		seconds = 30
 	}
-	for try := 0; ; try++ {
-		resp, err := a.api().CreateTask(a.t.Context(), connect.NewRequest(&operatorv1.CreateTaskRequest{Name: name, Config: settings, RoundSeconds: seconds}))
-		if err == nil {
-			return resp.Msg.Task, nil
-		} else if connect.CodeOf(err) != connect.CodeUnavailable || try == 2400 { // the shuffler may be starting
-			return nil, err
+	until(a.t, func() error {
+		var resp *connect.Response[operatorv1.CreateTaskResponse]
+		if resp, err = a.api().CreateTask(a.t.Context(), connect.NewRequest(&operatorv1.CreateTaskRequest{Name: name, Config: settings, RoundSeconds: seconds})); err == nil {
+			task = resp.Msg.Task
+		} else if connect.CodeOf(err) == connect.CodeUnavailable { // the shuffler may be starting
+			return err
 		}
-		time.Sleep(50 * time.Millisecond)
-	}
+		return nil
+	})
+	return task, err
+}
+
+// ended waits for the end of a task.
+func (a *asked) ended(name string) (task *operatorv1.Task) {
+	a.t.Helper()
+	api := a.api()
+	until(a.t, func() error {
+		resp, err := api.GetTask(a.t.Context(), connect.NewRequest(&operatorv1.GetTaskRequest{Task: name}))
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		task = resp.Msg.Task
+		if task.State == "done" && task.Epsilon == task.Epsilon { // not NaN
+			return nil
+		} else if task.State != "running" && task.State != "done" {
+			a.t.Fatalf("%s is %s: %s", name, task.State, task.Why)
+		}
+		return fmt.Errorf("%s has no end", name)
+	})
+	return task
 }
 
 // answer waits for the end of a task, and returns its answer.
 func (a *asked) answer(name string) (Answer, []byte) {
 	a.t.Helper()
-	api := a.api()
-	for range 6000 {
-		resp, err := api.GetTask(a.t.Context(), connect.NewRequest(&operatorv1.GetTaskRequest{Task: name}))
-		if err != nil {
-			a.t.Fatal(err)
-		}
-		if t := resp.Msg.Task; t.State == "done" && t.Epsilon == t.Epsilon { // not NaN
-			resp, err := api.GetAnswer(a.t.Context(), connect.NewRequest(&operatorv1.GetAnswerRequest{Task: name}))
-			if err != nil {
-				a.t.Fatal(err)
-			}
-			var out Answer
-			if err := json.Unmarshal(resp.Msg.Json, &out); err != nil {
-				a.t.Fatal(err)
-			}
-			return out, resp.Msg.Json
-		} else if t.State != "running" && t.State != "done" {
-			a.t.Fatalf("%s is %s: %s", name, t.State, t.Why)
-		}
-		time.Sleep(50 * time.Millisecond)
+	a.ended(name)
+	resp, err := a.api().GetAnswer(a.t.Context(), connect.NewRequest(&operatorv1.GetAnswerRequest{Task: name}))
+	if err != nil {
+		a.t.Fatal(err)
 	}
-	a.t.Fatalf("%s has no answer", name)
-	return Answer{}, nil
+	var out Answer
+	if err := json.Unmarshal(resp.Msg.Json, &out); err != nil {
+		a.t.Fatal(err)
+	}
+	return out, resp.Msg.Json
 }
 
 // page expects an answer on the coordinator's page, and what each task asks beside the budget.
@@ -164,12 +168,12 @@ func (a *asked) page(want Answer) {
 			}
 		}
 	}
-	for range 2400 {
-		if get("/api/tasks", &list); len(list.Tasks) > 0 && list.Tasks[0].Answer != nil {
-			break
+	until(a.t, func() error {
+		if get("/api/tasks", &list); len(list.Tasks) == 0 || list.Tasks[0].Answer == nil {
+			return fmt.Errorf("the page has %+v", list)
 		}
-		time.Sleep(50 * time.Millisecond)
-	}
+		return nil
+	})
 	shown := list.Tasks
 	if len(shown) == 0 || shown[0].Name != want.Name || shown[0].Question != "histogram of age" || shown[0].Answer == nil || !shown[0].Answer.Bars || len(shown[0].Answer.Rows) != len(want.Bins) {
 		a.t.Fatalf("the page has %+v", shown)
@@ -193,9 +197,7 @@ const agesQuestion = "measure: histogram\ncolumn: age\nbins: 0..100:10\nepsilon:
 // TestQuestionOverANetwork: clients answer with their rows; the answer is charged, stays the same after
 // a restart, and is charged again for a second, identical question; the budget's end refuses a third.
 func TestQuestionOverANetwork(t *testing.T) {
-	if testing.Short() {
-		t.Skip("serves roles")
-	}
+	embedded(t)
 	a := newAsked(t, 40, 18)
 	defer a.serve(RoleShuffler, RoleShuffler)()
 	defer a.serve(RoleAggregator, RoleAggregator)()
@@ -269,9 +271,7 @@ func TestQuestionOverANetwork(t *testing.T) {
 // TestQuestionsOfEveryKindOverANetwork: what has a mechanism is answered, also with the aggregators' noise
 // and proofs, and the records give each answer again; what has none is refused with the reason.
 func TestQuestionsOfEveryKindOverANetwork(t *testing.T) {
-	if testing.Short() {
-		t.Skip("serves roles")
-	}
+	embedded(t)
 	a := newAsked(t, 40, 50)
 	defer a.serve(RoleShuffler, RoleShuffler)()
 	defer a.serve(RoleAggregator, RoleAggregator)()

@@ -18,9 +18,7 @@ import (
 // The roles as processes would run them: the shuffler takes the registrar's roster over HTTPS, and
 // then from a file, and all configurations are found right.
 func TestRegistrarAmongTheRoles(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts stores")
-	}
+	embedded(t)
 	l := Loopback{Dir: t.TempDir(), Clients: 4, Processes: 1, Registrar: true, MinReports: 2, Suite: wire.X25519, Epsilon: 1, Delta: 1e-5, Data: "mnist",
 		Policy: config.Policy{MaxEps0: 1, MaxEps: 1, Delta: 1e-5, MinReports: 2, MaxTasks: 1}}
 	if err := l.Create(t.Context()); err != nil {
@@ -45,20 +43,9 @@ func TestRegistrarAmongTheRoles(t *testing.T) {
 		t.Cleanup(stop)
 		return stop
 	}
-	until := func(what string, f func() error) {
-		t.Helper()
-		var err error
-		for range 2400 {
-			if err = f(); err == nil {
-				return
-			}
-			time.Sleep(50 * time.Millisecond)
-		}
-		t.Fatalf("%s: %v", what, err)
-	}
 	serve(RoleRegistrar)
 	stopShuffler := serve(RoleShuffler)
-	until("enrol", func() error { return l.EnrolAll(t.Context()) })
+	until(t, func() error { return l.EnrolAll(t.Context()) })
 	c, err := config.Load[config.Coordinator](l.Config(RoleCoordinator))
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +64,7 @@ func TestRegistrarAmongTheRoles(t *testing.T) {
 			return err
 		}
 	}
-	until("roster", enrolled(4))
+	until(t, enrolled(4))
 	for _, role := range []string{RoleRegistrar, RoleShuffler, RoleCoordinator} {
 		found, err := Inspect(t.Context(), role, l.Config(role), "")
 		if err != nil {
@@ -102,7 +89,7 @@ func TestRegistrarAmongTheRoles(t *testing.T) {
 	if done, err := operator.Change(t.Context(), registrar.Request{Revoke: []string{fmt.Sprintf("%x", id)}}); err != nil || done.Clients != 3 {
 		t.Fatalf("%+v, %v", done, err)
 	}
-	until("revoked", enrolled(3))
+	until(t, enrolled(3))
 	if _, err := operator.Change(t.Context(), registrar.Request{Add: [][]byte{list.Keys[0]}}); err == nil || !strings.Contains(err.Error(), "was revoked") {
 		t.Errorf("a revoked key: %v", err)
 	}
@@ -135,7 +122,7 @@ func TestRegistrarAmongTheRoles(t *testing.T) {
 		}
 	}
 	stopShuffler = serve(RoleShuffler)
-	until("file", enrolled(3))
+	until(t, enrolled(3))
 	if _, err := operator.Change(t.Context(), registrar.Request{Add: [][]byte{make([]byte, 32)}}); err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +132,7 @@ func TestRegistrarAmongTheRoles(t *testing.T) {
 	if err := os.WriteFile(file, signed, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	until("another file", enrolled(4))
+	until(t, enrolled(4))
 	stopShuffler()
 	report, err := Check(t.Context(), RoleShuffler, l.Config(RoleShuffler))
 	if err != nil || !report.Clean {

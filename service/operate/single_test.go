@@ -7,9 +7,7 @@ import (
 // TestSingleMessagesOverANetwork: without a sum, each client answers by one message: a symbol of
 // randomized response, which is charged by its own law. Its answer is made of what is stored.
 func TestSingleMessagesOverANetwork(t *testing.T) {
-	if testing.Short() {
-		t.Skip("serves roles")
-	}
+	embedded(t)
 	a := newAsked(t, 40, 30)
 	defer a.serve(RoleShuffler, RoleShuffler)()
 	stop := a.serve(RoleCoordinator, RoleCoordinator)

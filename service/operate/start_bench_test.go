@@ -45,18 +45,22 @@ func BenchmarkStart(b *testing.B) {
 				go func() {
 					done <- Serve(ctx, RoleCoordinator, l.Config(RoleCoordinator), Options{Log: slog.New(slog.DiscardHandler)})
 				}()
-				for n := -1; n != ended; time.Sleep(time.Millisecond) {
+				until(b, func() error {
 					resp, err := OperatorClient(c.Operator).ListTasks(ctx, connect.NewRequest(&operatorv1.ListTasksRequest{}))
 					if err != nil {
-						continue
+						return err
 					}
-					n = 0
+					n := 0
 					for _, t := range resp.Msg.Tasks {
 						if t.State == "done" {
 							n++
 						}
 					}
-				}
+					if n != ended {
+						return fmt.Errorf("%d of %d tasks are there", n, ended)
+					}
+					return nil
+				})
 				cancel()
 				if err := <-done; err != nil {
 					b.Fatal(err)

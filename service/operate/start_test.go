@@ -16,9 +16,7 @@ import (
 // A role that is told to end at whatever point of its start says no more than that,
 // and logs no trouble.
 func TestEndWhileStarting(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts stores")
-	}
+	embedded(t)
 	l := Loopback{Dir: t.TempDir(), Clients: 2, Processes: 1, MinReports: 2, Suite: wire.X25519, Epsilon: 1, Delta: 1e-5, Data: "mnist",
 		Policy: config.Policy{MaxEps0: 1, MaxEps: 1, Delta: 1e-5, MinReports: 2, MaxTasks: 1}}
 	if err := l.Create(t.Context()); err != nil {

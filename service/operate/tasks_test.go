@@ -72,9 +72,7 @@ func sumTask(t *testing.T, name string, delta float64) *train.Setup {
 // Of sums that two coordinators create at the same time no more are taken than the
 // population has δ for, though neither has learned of the other's.
 func TestTasksAreEnteredOneAtATime(t *testing.T) {
-	if testing.Short() {
-		t.Skip("designs vector sums")
-	}
+	embedded(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	rs := sharing(t, 2)
@@ -129,9 +127,7 @@ func TestTasksAreEnteredOneAtATime(t *testing.T) {
 // The operator API names the mode of trust that a task was created with. Its description on
 // the wire has the recorded one, which is shown of a task that this process has not read.
 func TestAPINamesTheChosenTrust(t *testing.T) {
-	if testing.Short() {
-		t.Skip("designs a vector sum")
-	}
+	embedded(t)
 	r := &coordinatorProcess{tasks: map[[32]byte]*train.Setup{}}
 	task := sumTask(t, "a", 4e-6)
 	s := wire.Status{Task: task.Wire, ID: wire.Digest(task.Wire)}
@@ -172,9 +168,7 @@ func TestAPITellsWhatAReportIs(t *testing.T) {
 
 // A budget is looked up of what this operator has signed, and of nothing else.
 func TestLookup(t *testing.T) {
-	if testing.Short() {
-		t.Skip("designs a vector sum")
-	}
+	embedded(t)
 	r := sharing(t, 1)[0]
 	task := sumTask(t, "a", 4e-6)
 	id := wire.Digest(task.Wire)

@@ -13,7 +13,7 @@ import (
 // every chunk: as many chunks are read as one caller would have read, but for a few.
 func TestReadersOfRanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const n = 4096
+		const n = 2048
 		chunk := make([]byte, 64<<10)
 		for _, workers := range []int64{1, 2, 8, 16} {
 			s, reads := &Service{readers: map[string]*reader{}}, int64(0)

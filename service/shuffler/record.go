@@ -1,6 +1,7 @@
 package shuffler
 
 import (
+	"bytes"
 	"context"
 	"crypto/aes"
 	"crypto/ed25519"
@@ -157,8 +158,19 @@ func (s *Service) announcement(signed []byte) (wire.Announcement, error) {
 	return ann, err
 }
 
-// announced does the same as announcement and also returns the key that signed it.
+// verified is a signed announcement whose signature was checked.
+type verified struct {
+	signed []byte
+	ann    wire.Announcement
+	signer ed25519.PublicKey
+}
+
+// announced does the same as announcement and also returns the key that signed it. It keeps the last
+// one, because an open round is looked at at each poll.
 func (s *Service) announced(signed []byte) (wire.Announcement, ed25519.PublicKey, error) {
+	if v := s.verified.Load(); v != nil && bytes.Equal(v.signed, signed) {
+		return v.ann, v.signer, nil
+	}
 	for _, k := range s.config.Coordinators {
 		message, err := wire.Verify(k, wire.LabelAnnouncement, signed)
 		if errors.Is(err, wire.ErrSignature) {
@@ -171,6 +183,7 @@ func (s *Service) announced(signed []byte) (wire.Announcement, ed25519.PublicKey
 		if err != nil {
 			return wire.Announcement{}, nil, pure.Refuse(wire.Malformed, "no announcement of this version")
 		}
+		s.verified.Store(&verified{bytes.Clone(signed), ann, k})
 		return ann, k, nil
 	}
 	return wire.Announcement{}, nil, pure.Refuse(wire.BadSignature, "the announcement is not signed by a coordinator of this shuffler")

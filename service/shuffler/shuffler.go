@@ -115,6 +115,7 @@ type Service struct {
 
 	counts    takenCache
 	enrolment atomic.Pointer[signedEnrolment]
+	verified  atomic.Pointer[verified]
 	masters   masters
 	running   atomic.Bool
 	stopped   chan struct{} // closed when Run ends
