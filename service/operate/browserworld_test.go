@@ -161,7 +161,7 @@ func (w *browserWorld) until(what string, f func() bool) {
 	until(w.t, func() error {
 		if !f() {
 			return errors.New(what)
-	}
+		}
 		return nil
 	})
 }
