@@ -116,6 +116,7 @@ func (b *bench) empty() {
 // Two workers give the model of one process, its counts and its receipts, whatever is wrong with some
 // of the messages.
 func TestWorkersOpenAsOneProcess(t *testing.T) {
+	longtest.Only(t, "a queue is in a real store")
 	spoiled := func(w *world) { w.garbage = map[int]int{1: 1, 4: 2} }
 	for name, with := range map[string][]option{"plain": nil, "receipts": {receipts}, "spoiled": {spoiled, receipts}, "once": {small},
 		"messages": {receipts, func(w *world) { w.task.Messages = 2 }}} {
@@ -362,6 +363,7 @@ func TestWorkersDie(t *testing.T) {
 // Results that no worker of the coordinator has made change nothing: what is not sealed, has no ticket, or
 // cannot be a tally of the range. Such ranges are opened by the coordinator.
 func TestForgedTallies(t *testing.T) {
+	longtest.Only(t, "a queue is in a real store")
 	for name, forge := range map[string]func(d *wire.Opening, good *wire.Opened) any{
 		"garbage":     func(*wire.Opening, *wire.Opened) any { return []byte("garbage") },
 		"nothing":     func(*wire.Opening, *wire.Opened) any { return []byte{} },
