@@ -226,25 +226,25 @@ func TestWorkersAreNotAsked(t *testing.T) {
 
 // crashing is a queue of which a coordinator's crash stops the use.
 type crashing struct {
-	*store.Queue
+	workQueue
 	crash *stop
 }
 
 func (q crashing) Put(ctx context.Context, item string, data []byte) error {
-	return q.crash.do("queue put", func() error { return q.Queue.Put(ctx, item, data) })
+	return q.crash.do("queue put", func() error { return q.workQueue.Put(ctx, item, data) })
 }
 
 func (q crashing) Waits(ctx context.Context, item string) (there bool, err error) {
-	err = q.crash.do("queue waits", func() error { there, err = q.Queue.Waits(ctx, item); return err })
+	err = q.crash.do("queue waits", func() error { there, err = q.workQueue.Waits(ctx, item); return err })
 	return there, err
 }
 
 func (q crashing) Purge(ctx context.Context, group string) error {
-	return q.crash.do("queue purge", func() error { return q.Queue.Purge(ctx, group) })
+	return q.crash.do("queue purge", func() error { return q.workQueue.Purge(ctx, group) })
 }
 
 func (q crashing) Results(group string) store.Results {
-	return crashingResults{q.Queue.Results(group), q.crash}
+	return crashingResults{q.workQueue.Results(group), q.crash}
 }
 
 type crashingResults struct {
