@@ -11,10 +11,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
 
+	"github.com/riffle-dp/riffle/internal/browsertest"
 	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/operate"
 	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
@@ -106,13 +106,12 @@ func (w *world) run(role, process string) {
 
 func (w *world) until(what string, f func() error) {
 	w.t.Helper()
-	var err error
-	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if err = f(); err == nil {
-			return
+	browsertest.Until(w.t, func() error {
+		if err := f(); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
 		}
-	}
-	w.t.Fatalf("%s: %v", what, err)
+		return nil
+	})
 }
 
 // serve starts the services and creates a task of training of so many rounds. It returns its digest.

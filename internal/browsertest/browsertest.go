@@ -246,15 +246,35 @@ func (p *Page) Click(selector string) {
 // fail because elements are missing; only a failure at the end is an error.
 func (p *Page) Until(expression string) {
 	p.t.Helper()
-	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(30 * time.Millisecond) {
+	Until(p.t, func() error {
 		ok, err := chromedp.Run(p.Context, chromedp.Evaluate[bool]("!!("+expression+")"))
 		if err == nil && ok {
+			return nil
+		}
+		if p.Context.Err() != nil {
+			p.t.Fatalf("%s: %v", expression, err)
+		}
+		return later(func() string {
+			return fmt.Sprintf("never true: %s (%v); the page reads\n%s\nand says %q", expression, err, Value[string](p, "document.body.innerText"), p.said())
+		})
+	})
+}
+
+// later is an error whose text is asked for when it is shown.
+type later func() string
+
+func (l later) Error() string { return l() }
+
+// Until tries f until it returns no error. What browsers and other processes have done shows in no event.
+func Until(t testing.TB, f func() error) {
+	t.Helper()
+	var err error
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if err = f(); err == nil {
 			return
 		}
-		if time.Now().After(end) || p.Context.Err() != nil {
-			p.t.Fatalf("never true: %s (%v); the page reads\n%s\nand says %q", expression, err, Value[string](p, "document.body.innerText"), p.said())
-		}
 	}
+	t.Fatal(err)
 }
 
 // Look sets the viewport, in CSS pixels, whether it is a phone's, and the colour scheme that

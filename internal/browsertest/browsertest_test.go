@@ -1,12 +1,12 @@
 package browsertest
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // bad has one fault of each kind that an audit looks for.
@@ -70,15 +70,13 @@ const w = new Worker("/worker.js"); w.onmessage = () => window.done = true; loca
 	p := visitor.Tab()
 	p.Open(s.URL)
 	p.Until(`(w.postMessage(1), window.done)`)
-	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+	Until(t, func() error {
 		found := strings.Join(p.Trouble("http://elsewhere.example"), "\n")
 		if strings.Contains(found, "trouble") && strings.Contains(found, "asks for "+s.URL+"/asked") {
-			break
+			return nil
 		}
-		if time.Since(began) > 2*time.Minute {
-			t.Fatalf("of a worker is kept: %s", found)
-		}
-	}
+		return fmt.Errorf("of a worker is kept: %s", found)
+	})
 	p.Close()
 	for want, p := range map[string]*Page{"xx": visitor.Tab(), "x": b.Visitor().Tab()} {
 		if p.Open(s.URL); Value[string](p, "localStorage.tabs") != want {

@@ -1,6 +1,7 @@
 package memnet
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"os"
@@ -16,7 +17,7 @@ const buffer = 64 << 10
 // stream is one direction of a connection.
 type stream struct {
 	mu              sync.Mutex
-	bytes           []byte
+	bytes           bytes.Buffer
 	ended           bool // the writer has closed
 	gone            bool // the reader has closed
 	readBy, writeBy time.Time
@@ -64,11 +65,10 @@ func (s *stream) read(p []byte) (n int, err error) {
 		switch {
 		case s.gone:
 			return false, net.ErrClosed
-		case len(s.bytes) == 0 && s.ended:
+		case s.bytes.Len() == 0 && s.ended:
 			return false, io.EOF
 		}
-		n = copy(p, s.bytes)
-		s.bytes = s.bytes[n:]
+		n, _ = s.bytes.Read(p)
 		return n > 0 || len(p) == 0, nil
 	})
 	if n > 0 {
@@ -86,8 +86,8 @@ func (s *stream) write(p []byte) (n int, err error) {
 			case s.gone:
 				return false, syscall.EPIPE
 			}
-			more := min(len(p)-n, buffer-len(s.bytes))
-			s.bytes = append(s.bytes, p[n:n+more]...)
+			more := min(len(p)-n, buffer-s.bytes.Len())
+			s.bytes.Write(p[n : n+more])
 			n += more
 			return more > 0, nil
 		})
@@ -129,7 +129,7 @@ func (c conn) Write(p []byte) (int, error) {
 // Close leaves the other end what was written.
 func (c conn) Close() error {
 	c.out.change(func() { c.out.ended = true })
-	c.in.change(func() { c.in.gone, c.in.bytes = true, nil })
+	c.in.change(func() { c.in.gone, c.in.bytes = true, bytes.Buffer{} })
 	return nil
 }
 

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 // notes gathers what is told of a program.
@@ -72,6 +74,7 @@ func TestKeptIsOpenedAgain(t *testing.T) {
 
 // An answer that is late is dropped, and the next one is the next question's.
 func TestLateAnswersAreDropped(t *testing.T) {
+	longtest.Only(t, "a program answers after seconds")
 	k, _ := keep(t, "late", 20*time.Second)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
@@ -94,7 +97,7 @@ func TestKeep(t *testing.T) {
 	if k.Dim() != 0 || !strings.Contains(n.text(), "No module named 'torch'") {
 		t.Errorf("dim %d, told %s", k.Dim(), n.text())
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, _, err := k.Gradient(ctx, "", 1, make([]float32, 5), 0); err == nil || !strings.Contains(err.Error(), "it is not open") {
 		t.Errorf("error %v", err)
@@ -108,6 +111,7 @@ func TestKeep(t *testing.T) {
 
 // A program that comes back with another model is refused, and nobody waits until it has ended.
 func TestAnotherModelHoldsNobodyUp(t *testing.T) {
+	longtest.Only(t, "a program takes seconds to be ended")
 	if runtime.GOOS == "windows" {
 		t.Skip("the program is a shell script")
 	}
@@ -131,13 +135,12 @@ func TestAnotherModelHoldsNobodyUp(t *testing.T) {
 		t.Fatal("the program lives")
 	}
 	longest := time.Duration(0)
-	for begun := time.Now(); n.text() == "" && time.Since(begun) < 2*time.Minute; {
+	for begun := time.Now(); n.text() == "" && time.Since(begun) < 2*time.Minute; runtime.Gosched() {
 		before := time.Now()
 		if d := k.Dim(); d != programDim {
 			t.Fatalf("dim %d", d)
 		}
 		longest = max(longest, time.Since(before))
-		time.Sleep(10 * time.Millisecond)
 	}
 	if !strings.Contains(n.text(), "it now has 6 parameters, it had 5") {
 		t.Errorf("told %s", n.text())

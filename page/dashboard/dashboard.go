@@ -68,15 +68,13 @@ type dashboard struct {
 	ledger  cachedLedger
 	assets  map[string]asset
 	streams chan struct{}
-	timing  timing
 }
 
-// timing holds durations, which tests shorten.
-type timing struct {
-	gap   time.Duration // least time between two messages to a page
-	beat  time.Duration // longest time without a message
-	write time.Duration // longest time that sending a message may take
-}
+const (
+	gapTime   = 200 * time.Millisecond // least time between two messages to a page
+	beatTime  = 15 * time.Second       // longest time without a message
+	writeTime = 10 * time.Second       // longest time that sending a message may take
+)
 
 // maxStreams bounds the number of pages that get news at a time.
 const maxStreams = 64
@@ -94,8 +92,7 @@ func New(c Config) (*dashboard, error) {
 	if err := checkToken(c.Token, c.Loopback); err != nil {
 		return nil, err
 	}
-	d := &dashboard{config: c, mux: http.NewServeMux(), door: newDoor(c.Token, c.Loopback), streams: make(chan struct{}, maxStreams),
-		timing: timing{gap: 200 * time.Millisecond, beat: 15 * time.Second, write: 10 * time.Second}}
+	d := &dashboard{config: c, mux: http.NewServeMux(), door: newDoor(c.Token, c.Loopback), streams: make(chan struct{}, maxStreams)}
 	d.ledger.get = c.Ledger
 	if err := d.load(); err != nil {
 		return nil, err

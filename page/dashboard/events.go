@@ -36,7 +36,7 @@ func (d *dashboard) serveEvents(w http.ResponseWriter, r *http.Request) {
 	board, id := d.config.Board, r.URL.Query().Get("task")
 	watcher := board.watch()
 	defer board.leave(watcher)
-	s := stream{w: w, control: http.NewResponseController(w), patience: d.timing.write}
+	s := stream{w: w, control: http.NewResponseController(w), patience: writeTime}
 
 	if id == "" {
 		id = board.pick()
@@ -50,7 +50,7 @@ func (d *dashboard) serveEvents(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	board.told(watcher, version)
-	beat, gap := time.NewTimer(d.timing.beat), time.NewTimer(0)
+	beat, gap := time.NewTimer(beatTime), time.NewTimer(0)
 	defer beat.Stop()
 	defer gap.Stop()
 	for ended := false; !ended; {
@@ -79,8 +79,8 @@ func (d *dashboard) serveEvents(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		board.told(watcher, version)
-		beat.Reset(d.timing.beat)
-		gap.Reset(d.timing.gap)
+		beat.Reset(beatTime)
+		gap.Reset(gapTime)
 		select {
 		case <-gap.C: // so that a fast run does not flood pages
 		case <-r.Context().Done():

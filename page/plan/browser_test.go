@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
@@ -113,18 +112,17 @@ func value[T any](b *tab, script string, args ...any) T {
 // just being replaced has no answer.
 func (b *tab) until(script string) {
 	b.t.Helper()
-	end := time.Now().Add(2 * time.Minute)
-	for {
+	browsertest.Until(b.t, func() error {
 		ok, err := evaluate[bool](b, script)
 		if ok && err == nil {
-			return
+			return nil
 		}
-		if time.Now().After(end) || b.ctx.Err() != nil {
+		if b.ctx.Err() != nil {
+			b.t.Fatalf("%s: %v", script, err)
+		}
 			said, _ := evaluate[string](b, `JSON.stringify(window.said ?? []) + document.body.innerText.slice(0, 400)`)
-			b.t.Fatalf("%s: %v; the page: %s", script, err, said)
-		}
-		time.Sleep(30 * time.Millisecond)
-	}
+		return fmt.Errorf("%s: %v; the page: %s", script, err, said)
+	})
 }
 
 const (

@@ -419,19 +419,10 @@ func TestCrashAfterAnAnswer(t *testing.T) {
 		config := w.config()
 		config.Answer = 50 * time.Millisecond
 		for process := range 3 {
-			fleet, err := client.NewFleet(config, w.members)
-			if err != nil {
-				t.Fatal(err)
-			}
-			running, stop := context.WithCancel(ctx)
-			done := make(chan error, 1)
-			go func() { done <- fleet.Run(running) }()
+			_, stop := w.process(ctx, config)
 			await(t, func() bool { return len(p.all()) > process }) // sent, and not taken
 			time.Sleep(time.Second)                                 // time for another question
 			stop()
-			if err := errors.Join(<-done, fleet.Close()); err != nil {
-				t.Fatal(err)
-			}
 		}
 		bodies := p.all()
 		for _, b := range bodies {

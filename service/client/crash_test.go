@@ -182,18 +182,10 @@ func TestCrashBetweenChargeAndSending(t *testing.T) {
 			}
 		}
 		w.set(nil)
-		fleet, err := client.NewFleet(config, w.members)
-		if err != nil {
-			t.Fatal(err)
-		}
-		done := make(chan error, 1)
-		go func() { done <- fleet.Run(ctx) }()
+		_, end := w.run(ctx, config)
 		w.wait(ctx, 1)
 		seen.next(ctx, t, client.Sent)
-		w.end()
-		if err := errors.Join(<-done, fleet.Close()); err != nil {
-			t.Fatal(err)
-		}
+		end()
 		for _, body := range w.got {
 			for _, b := range p.all() {
 				if !bytes.Equal(b, body) {
@@ -228,18 +220,9 @@ func TestCrashBeforeTheCharge(t *testing.T) {
 				seen := newWatch()
 				config.Watch = seen.tell
 				run := func(stopAt string) {
-					fleet, err := client.NewFleet(config, w.members)
-					if err != nil {
-						t.Fatal(err)
-					}
-					running, stop := context.WithCancel(ctx)
-					done := make(chan error, 1)
-					go func() { done <- fleet.Run(running) }()
+					_, stop := w.process(ctx, config)
 					seen.next(ctx, t, stopAt)
 					stop()
-					if err := errors.Join(<-done, fleet.Close()); err != nil {
-						t.Fatal(err)
-					}
 				}
 				run(client.Retrying)
 				boxes, err := filepath.Glob(filepath.Join(config.Directory, "outbox", "*"))
@@ -263,20 +246,11 @@ func TestCrashBeforeTheCharge(t *testing.T) {
 				if strings.HasPrefix(name, "charge") {
 					// It is charged, what it was is lost: nothing may be sent for this round.
 					theta := make([]float32, dim)
-					fleet, err := client.NewFleet(config, w.members)
-					if err != nil {
-						t.Fatal(err)
-					}
-					running, stop := context.WithCancel(ctx)
-					done := make(chan error, 1)
-					go func() { done <- fleet.Run(running) }()
+					_, stop := w.process(ctx, config)
 					await(t, func() bool { return w.asked("GET model") >= 2 })
 					w.publish(w.announcement(2, theta), theta, nil)
 					w.wait(ctx, 1)
 					stop()
-					if err := errors.Join(<-done, fleet.Close()); err != nil {
-						t.Fatal(err)
-					}
 					if got := w.asked("POST report"); got != 1 {
 						t.Errorf("%d reports, want that of round 2", got)
 					}
@@ -476,12 +450,7 @@ func TestDeadlineEndsRetries(t *testing.T) {
 		config := w.config()
 		seen := newWatch()
 		config.Watch = seen.tell
-		fleet, err := client.NewFleet(config, w.members)
-		if err != nil {
-			t.Fatal(err)
-		}
-		done := make(chan error, 1)
-		go func() { done <- fleet.Run(ctx) }()
+		_, end := w.run(ctx, config)
 		if n := seen.next(ctx, t, client.Lost); n.Err == nil || n.Round != 1 {
 			t.Errorf("lost: %+v", n)
 		}
@@ -491,10 +460,7 @@ func TestDeadlineEndsRetries(t *testing.T) {
 		w.set(nil)
 		w.publish(w.announcement(2, theta), theta, nil)
 		w.wait(ctx, 1)
-		w.end()
-		if err := errors.Join(<-done, fleet.Close()); err != nil {
-			t.Fatal(err)
-		}
+		end()
 		if outboxes(t, config.Directory) != 0 {
 			t.Error("sealed bytes of a round that is over are still there")
 		}
@@ -515,21 +481,12 @@ func TestServersAreVerified(t *testing.T) {
 		config.Roots = x509.NewCertPool()
 		seen := newWatch()
 		config.Watch = seen.tell
-		fleet, err := client.NewFleet(config, w.members)
-		if err != nil {
-			t.Fatal(err)
-		}
-		running, stop := context.WithCancel(ctx)
-		done := make(chan error, 1)
-		go func() { done <- fleet.Run(running) }()
+		_, stop := w.process(ctx, config)
 		var unknown x509.UnknownAuthorityError
 		if n := seen.next(ctx, t, client.Retrying); !errors.As(n.Err, &unknown) {
 			t.Errorf("retrying for %v", n.Err)
 		}
 		stop()
-		if err := errors.Join(<-done, fleet.Close()); err != nil {
-			t.Fatal(err)
-		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if len(w.requests) != 0 {
@@ -562,16 +519,8 @@ func TestChargeComesFirst(t *testing.T) {
 			}
 			return false
 		})
-		fleet, err := client.NewFleet(config, w.members)
-		if err != nil {
-			t.Fatal(err)
-		}
-		done := make(chan error, 1)
-		go func() { done <- fleet.Run(ctx) }()
+		_, end := w.run(ctx, config)
 		w.wait(ctx, 30)
-		w.end()
-		if err := errors.Join(<-done, fleet.Close()); err != nil {
-			t.Fatal(err)
-		}
+		end()
 	})
 }

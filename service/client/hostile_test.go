@@ -40,25 +40,14 @@ func TestComparedBeforeTheReportIsTaken(t *testing.T) {
 		theta := make([]float32, dim)
 		w.publish(w.announcement(1, theta), theta, nil)
 		config := w.config()
-		fleet, err := client.NewFleet(config, w.members)
-		if err != nil {
-			t.Fatal(err)
-		}
-		done := make(chan error, 1)
-		go func() { done <- fleet.Run(ctx) }()
+		fleet, end := w.run(ctx, config)
 		<-sending
 		w.publish(w.announcement(2, theta), theta, nil) // long before the first round's deadline
 		await(t, func() bool { return fleet.Snapshot().Compared.Unfit >= 1 })
 		close(taken)
 		<-sending
 		await(t, func() bool { return fleet.Snapshot().Reports[client.Sent] >= 2 })
-		w.end()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		if err := fleet.Close(); err != nil {
-			t.Error(err)
-		}
+		end()
 		files, err := filepath.Glob(filepath.Join(config.Directory, "receipts", "*"))
 		if err != nil {
 			t.Fatal(err)

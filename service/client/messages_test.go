@@ -33,13 +33,7 @@ func TestSeveralMessages(t *testing.T) {
 		config.Watch = seen.tell
 		for round := int64(1); round <= rounds; round++ {
 			w.publish(w.announcement(round, theta), theta, nil)
-			fleet, err := client.NewFleet(config, w.members)
-			if err != nil {
-				t.Fatal(err)
-			}
-			running, stop := context.WithCancel(ctx)
-			done := make(chan error, 1)
-			go func() { done <- fleet.Run(running) }()
+			_, stop := w.process(ctx, config)
 			if round < rounds {
 				w.wait(ctx, len(w.members))
 				for range w.members {
@@ -73,12 +67,6 @@ func TestSeveralMessages(t *testing.T) {
 				t.Errorf("the last round is declined for %v", n.Err)
 			}
 			stop()
-			if err := <-done; err != nil {
-				t.Fatal(err)
-			}
-			if err := fleet.Close(); err != nil {
-				t.Fatal(err)
-			}
 		}
 		ledger, err := os.ReadFile(filepath.Join(config.Directory, "ledger"))
 		if err != nil {

@@ -126,6 +126,7 @@ func TestModelIsResumed(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		f := fleetOf(t, func(w http.ResponseWriter, r *http.Request) {
 			var m runtime.MemStats
+			runtime.GC()
 			runtime.ReadMemStats(&m)
 			most = max(most, m.HeapAlloc-min(m.HeapAlloc, before.HeapAlloc))
 			n := tries.Add(1)

@@ -20,9 +20,8 @@ import (
 	"github.com/riffle-dp/riffle/service/client"
 )
 
-// run starts a fleet on the world. The returned function ends the task, waits, and
-// closes the fleet.
-func (w *world) run(ctx context.Context, config client.JoinConfig) (fleet *client.Fleet, end func()) {
+// start starts a fleet on the world. The returned function waits for its end and closes it.
+func (w *world) start(ctx context.Context, config client.JoinConfig) (fleet *client.Fleet, wait func()) {
 	w.t.Helper()
 	fleet, err := client.NewFleet(config, w.members)
 	if err != nil {
@@ -32,11 +31,25 @@ func (w *world) run(ctx context.Context, config client.JoinConfig) (fleet *clien
 	go func() { done <- fleet.Run(ctx) }()
 	return fleet, func() {
 		w.t.Helper()
-		w.end()
 		if err := errors.Join(<-done, fleet.Close()); err != nil {
 			w.t.Error(err)
 		}
 	}
+}
+
+// run starts a fleet that the task's end ends, which the returned function brings about.
+func (w *world) run(ctx context.Context, config client.JoinConfig) (fleet *client.Fleet, end func()) {
+	w.t.Helper()
+	fleet, wait := w.start(ctx, config)
+	return fleet, func() { w.end(); wait() }
+}
+
+// process starts a fleet that ends with stop, in the middle of whatever it does.
+func (w *world) process(ctx context.Context, config client.JoinConfig) (fleet *client.Fleet, stop func()) {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	fleet, wait := w.start(ctx, config)
+	return fleet, func() { cancel(); wait() }
 }
 
 // Every client asks for a session, once for many rounds, whatever its coin says.

@@ -41,12 +41,7 @@ func TestSeveralCoordinators(t *testing.T) {
 		knows.Store(1)
 		c := w.config()
 		c.Coordinator, c.Coordinators = gone.URL, []string{first.URL, second.URL}
-		f, err := client.NewFleet(c, w.members)
-		if err != nil {
-			t.Fatal(err)
-		}
-		done := make(chan error, 1)
-		go func() { done <- f.Run(ctx) }()
+		_, end := w.run(ctx, c)
 		theta := make([]float32, dim)
 		w.publish(w.announcement(1, theta), theta, nil)
 		w.wait(ctx, 4)
@@ -55,13 +50,7 @@ func TestSeveralCoordinators(t *testing.T) {
 		second.Close()
 		w.publish(w.announcement(2, theta), theta, nil)
 		w.wait(ctx, 4)
-		w.end()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
+		end()
 		c.Coordinators = []string{"http://x"}
 		if _, err := client.NewFleet(c, w.members); err == nil {
 			t.Error("an address without TLS is taken")

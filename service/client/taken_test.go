@@ -102,20 +102,11 @@ func TestCountIsDemanded(t *testing.T) {
 		config.Watch = seen.tell
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
-		f, err := client.NewFleet(config, w.members)
-		if err != nil {
-			t.Fatal(err)
-		}
-		running, stop := context.WithCancel(ctx)
-		done := make(chan error, 1)
-		go func() { done <- f.Run(running) }()
+		_, stop := w.process(ctx, config)
 		w.publish(w.announcement(1, theta), theta, nil)
 		if n, refused := seen.next(ctx, t, client.Declined), (*pure.Refused)(nil); !errors.As(n.Err, &refused) || refused.Cause != pure.CauseSession {
 			t.Errorf("declined for %v", n.Err)
 		}
 		stop()
-		if err := errors.Join(<-done, f.Close()); err != nil {
-			t.Error(err)
-		}
 	})
 }

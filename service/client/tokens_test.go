@@ -163,12 +163,7 @@ func TestReportsCarryTheirTokens(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			theta := make([]float32, dim)
-			fleet, err := client.NewFleet(config, w.members)
-			if err != nil {
-				t.Fatal(err)
-			}
-			done := make(chan error, 1)
-			go func() { done <- fleet.Run(ctx) }()
+			_, end := w.run(ctx, config)
 			seen := map[[wire.TokenBytes]byte]bool{}
 			var last [][wire.TokenBytes]byte
 			for _, round := range []int64{1, 2, 5} {
@@ -186,10 +181,7 @@ func TestReportsCarryTheirTokens(t *testing.T) {
 					t.Errorf("round %d: %d tokens", round, len(last))
 				}
 			}
-			w.end()
-			if err := errors.Join(<-done, fleet.Close()); err != nil {
-				t.Fatal(err)
-			}
+			end()
 			if len(r.asked) != 3 {
 				t.Errorf("%d clients asked", len(r.asked))
 			}
@@ -352,13 +344,7 @@ func TestATornWipeIsFinished(t *testing.T) {
 		theta := make([]float32, dim)
 		round := int64(0)
 		report := func(rounds int) {
-			fleet, err := client.NewFleet(config, w.members)
-			if err != nil {
-				t.Fatal(err)
-			}
-			running, stop := context.WithCancel(ctx)
-			done := make(chan error, 1)
-			go func() { done <- fleet.Run(running) }()
+			fleet, stop := w.process(ctx, config)
 			for n := range rounds {
 				round++
 				w.publish(w.announcement(round, theta), theta, nil)
@@ -366,9 +352,6 @@ func TestATornWipeIsFinished(t *testing.T) {
 				await(t, func() bool { return fleet.Snapshot().Reports[client.Sent] == int64(n)+1 })
 			}
 			stop()
-			if err := errors.Join(<-done, fleet.Close()); err != nil {
-				t.Fatal(err)
-			}
 		}
 		report(2)
 		files, err := filepath.Glob(filepath.Join(config.Directory, "tokens", "*"))
@@ -516,19 +499,10 @@ func TestOneClientWithoutTokens(t *testing.T) {
 		}
 		theta := make([]float32, dim)
 		w.publish(w.announcement(1, theta), theta, nil)
-		fleet, err := client.NewFleet(config, w.members)
-		if err != nil {
-			t.Fatal(err)
-		}
-		running, stop := context.WithCancel(ctx)
-		done := make(chan error, 1)
-		go func() { done <- fleet.Run(running) }()
+		_, stop := w.process(ctx, config)
 		if got := w.wait(ctx, 2); len(w.shown(got)) != 2 {
 			t.Error("the others do not report")
 		}
 		stop()
-		if err := errors.Join(<-done, fleet.Close()); err != nil {
-			t.Fatal(err)
-		}
 	})
 }

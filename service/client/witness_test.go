@@ -117,21 +117,13 @@ func compare(t *testing.T, w *world, change func(w *world, e *ended), configure 
 	for _, f := range configure {
 		f(&config)
 	}
-	fleet, err := client.NewFleet(config, w.members)
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- fleet.Run(ctx) }()
+	fleet, end := w.run(ctx, config)
 	w.wait(ctx, len(w.members))
 	e := w.word(3)
 	change(w, e)
 	w.tell(e)
 	await(t, func() bool { return fleet.Snapshot().Reports[client.Sent] == int64(len(w.members)) })
-	w.end()
-	if err := errors.Join(<-done, fleet.Close()); err != nil {
-		t.Fatal(err)
-	}
+	end()
 	stored, err := client.ReadFindings(config.Directory)
 	if err != nil {
 		t.Fatal(err)
@@ -349,12 +341,7 @@ func TestAllClientsAskAlike(t *testing.T) {
 			config := w.config()
 			seen := newWatch()
 			config.Watch = seen.tell
-			fleet, err := client.NewFleet(config, w.members)
-			if err != nil {
-				t.Fatal(err)
-			}
-			done := make(chan error, 1)
-			go func() { done <- fleet.Run(t.Context()) }()
+			fleet, end := w.run(t.Context(), config)
 			seen.next(t.Context(), t, map[string]string{"in": client.Sent, "not drawn": client.NotDrawn, "refused": client.Lost}[in])
 			e := w.word(4)
 			if in == "in" {
@@ -362,10 +349,7 @@ func TestAllClientsAskAlike(t *testing.T) {
 				e.head.Whole, e.head.Unopened = e.head.Whole-1, 1
 			}
 			w.tell(e)
-			w.end()
-			if err := errors.Join(<-done, fleet.Close()); err != nil {
-				t.Fatal(err)
-			}
+			end()
 			got := fleet.Snapshot().Compared
 			if got.Listed != 1 || (got.Missing == 1) != (in == "in") || len(got.Last) != int(got.Missing) {
 				t.Errorf("%s: %+v", in, got)

@@ -12,6 +12,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/riffle-dp/riffle/internal/browsertest"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/config"
 	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
@@ -63,7 +64,7 @@ func TestAggregatorThatCannotSum(t *testing.T) {
 	}
 	defer serve(RoleShuffler)()
 	defer serve(RoleCoordinator)()
-	until(t, func() error { // a check opens the store too, if nobody has it
+	browsertest.Until(t, func() error { // a check opens the store too, if nobody has it
 		_, err := OperatorClient(c.Operator).GetStatus(t.Context(), connect.NewRequest(&operatorv1.GetStatusRequest{}))
 		return err
 	})
@@ -76,7 +77,7 @@ func TestAggregatorThatCannotSum(t *testing.T) {
 	// looks are the notes of a check.
 	looks := func() (notes string) {
 		t.Helper()
-		until(t, func() (away error) {
+		browsertest.Until(t, func() (away error) {
 			found, err := Inspect(t.Context(), RoleCoordinator, l.Config(RoleCoordinator), "")
 			if err != nil {
 				t.Fatal(err)

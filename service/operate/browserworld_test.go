@@ -158,7 +158,7 @@ func newBrowserWorld(t *testing.T, natives int) *browserWorld {
 
 func (w *browserWorld) until(what string, f func() bool) {
 	w.t.Helper()
-	until(w.t, func() error {
+	browsertest.Until(w.t, func() error {
 		if !f() {
 			return errors.New(what)
 		}

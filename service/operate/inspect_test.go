@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/riffle-dp/riffle/internal/browsertest"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/config"
 )
@@ -97,7 +98,7 @@ func TestInspect(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
 	serve(ctx, RoleShuffler, quiet)
 	serve(ctx, RoleAggregator, quiet)
-	until(t, func() error {
+	browsertest.Until(t, func() error {
 		if text, _, _ := found(t, RoleCoordinator, coordinator); text != "" {
 			return errors.New(text)
 		}
@@ -148,7 +149,7 @@ func TestInspect(t *testing.T) {
 	// What answers is what a coordinator that runs is ready by.
 	log := &syncLog{}
 	serve(ctx, RoleCoordinator, slog.New(slog.NewTextHandler(log, nil)))
-	until(t, func() error {
+	browsertest.Until(t, func() error {
 		if text := readyText(c.Admin); text != "ready\n" {
 			return fmt.Errorf("it says %q\n%s", text, log.String())
 		}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/riffle-dp/riffle/internal/browsertest"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/config"
 )
@@ -110,7 +111,7 @@ func TestPagesAmongTheRoles(t *testing.T) {
 	add(RoleRelay, y.Listen, y.Admin, "POST /v1/relay", "GET /v1/enrolment")
 
 	program, enrolled := newPage(t, ""), false
-	until(t, func() error { // all serve
+	browsertest.Until(t, func() error { // all serve
 		left := 0
 		for role, path := range map[string]string{RoleRegistrar: "/v1/statement", RoleShuffler: "/v1/enrolment", RoleCoordinator: "/v1/tasks", RoleRelay: "/v1/enrolment"} {
 			if resp, err := program.client.Get(urls[role] + path); err != nil {

@@ -21,6 +21,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/browsertest"
 	"github.com/riffle-dp/riffle/learn/statistic"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/measure"
@@ -74,7 +75,7 @@ func (a *asked) api() operatorv1.OperatorServiceClient {
 		a.t.Fatal(err)
 	}
 	api := OperatorClient(c.Operator)
-	until(a.t, func() error {
+	browsertest.Until(a.t, func() error {
 		_, err := api.GetStatus(a.t.Context(), connect.NewRequest(&operatorv1.GetStatusRequest{}))
 		return err
 	})
@@ -88,7 +89,7 @@ func (a *asked) create(name, settings string) (task *operatorv1.Task, err error)
 	if strings.Contains(settings, "\nk:") { // who is drawn is secret until the deadline
 		seconds = 30
 	}
-	until(a.t, func() error {
+	browsertest.Until(a.t, func() error {
 		var resp *connect.Response[operatorv1.CreateTaskResponse]
 		if resp, err = a.api().CreateTask(a.t.Context(), connect.NewRequest(&operatorv1.CreateTaskRequest{Name: name, Config: settings, RoundSeconds: seconds})); err == nil {
 			task = resp.Msg.Task
@@ -104,7 +105,7 @@ func (a *asked) create(name, settings string) (task *operatorv1.Task, err error)
 func (a *asked) ended(name string) (task *operatorv1.Task) {
 	a.t.Helper()
 	api := a.api()
-	until(a.t, func() error {
+	browsertest.Until(a.t, func() error {
 		resp, err := api.GetTask(a.t.Context(), connect.NewRequest(&operatorv1.GetTaskRequest{Task: name}))
 		if err != nil {
 			a.t.Fatal(err)
@@ -168,7 +169,7 @@ func (a *asked) page(want Answer) {
 			}
 		}
 	}
-	until(a.t, func() error {
+	browsertest.Until(a.t, func() error {
 		if get("/api/tasks", &list); len(list.Tasks) == 0 || list.Tasks[0].Answer == nil {
 			return fmt.Errorf("the page has %+v", list)
 		}

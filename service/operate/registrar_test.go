@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/riffle-dp/riffle/internal/browsertest"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/registrar"
@@ -45,7 +46,7 @@ func TestRegistrarAmongTheRoles(t *testing.T) {
 	}
 	serve(RoleRegistrar)
 	stopShuffler := serve(RoleShuffler)
-	until(t, func() error { return l.EnrolAll(t.Context()) })
+	browsertest.Until(t, func() error { return l.EnrolAll(t.Context()) })
 	c, err := config.Load[config.Coordinator](l.Config(RoleCoordinator))
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +65,7 @@ func TestRegistrarAmongTheRoles(t *testing.T) {
 			return err
 		}
 	}
-	until(t, enrolled(4))
+	browsertest.Until(t, enrolled(4))
 	for _, role := range []string{RoleRegistrar, RoleShuffler, RoleCoordinator} {
 		found, err := Inspect(t.Context(), role, l.Config(role), "")
 		if err != nil {
@@ -89,7 +90,7 @@ func TestRegistrarAmongTheRoles(t *testing.T) {
 	if done, err := operator.Change(t.Context(), registrar.Request{Revoke: []string{fmt.Sprintf("%x", id)}}); err != nil || done.Clients != 3 {
 		t.Fatalf("%+v, %v", done, err)
 	}
-	until(t, enrolled(3))
+	browsertest.Until(t, enrolled(3))
 	if _, err := operator.Change(t.Context(), registrar.Request{Add: [][]byte{list.Keys[0]}}); err == nil || !strings.Contains(err.Error(), "was revoked") {
 		t.Errorf("a revoked key: %v", err)
 	}
@@ -122,7 +123,7 @@ func TestRegistrarAmongTheRoles(t *testing.T) {
 		}
 	}
 	stopShuffler = serve(RoleShuffler)
-	until(t, enrolled(3))
+	browsertest.Until(t, enrolled(3))
 	if _, err := operator.Change(t.Context(), registrar.Request{Add: [][]byte{make([]byte, 32)}}); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +133,7 @@ func TestRegistrarAmongTheRoles(t *testing.T) {
 	if err := os.WriteFile(file, signed, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	until(t, enrolled(4))
+	browsertest.Until(t, enrolled(4))
 	stopShuffler()
 	report, err := Check(t.Context(), RoleShuffler, l.Config(RoleShuffler))
 	if err != nil || !report.Clean {

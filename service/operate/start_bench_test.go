@@ -12,6 +12,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/riffle-dp/riffle/internal/browsertest"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/train"
 	"github.com/riffle-dp/riffle/service/config"
@@ -45,7 +46,7 @@ func BenchmarkStart(b *testing.B) {
 				go func() {
 					done <- Serve(ctx, RoleCoordinator, l.Config(RoleCoordinator), Options{Log: slog.New(slog.DiscardHandler)})
 				}()
-				until(b, func() error {
+				browsertest.Until(b, func() error {
 					resp, err := OperatorClient(c.Operator).ListTasks(ctx, connect.NewRequest(&operatorv1.ListTasksRequest{}))
 					if err != nil {
 						return err

@@ -55,7 +55,7 @@ func cluster(t *testing.T, dir string, n, replicas int) (c store.Config, procs [
 		urls, procs = append(urls, d.URL), append(procs, cmd)
 	}
 	c = store.Config{Domain: "shuffler", URL: strings.Join(urls, ","), Replicas: replicas, Timeout: 2 * time.Minute}
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; {
 		if err := store.Init(t.Context(), c); err == nil {
 			return c, procs
 		} else if time.Now().After(end) { // no leader was elected

@@ -71,21 +71,26 @@ func quotaChild(t *testing.T, variable string) (w *world, c Config, round string
 	return w, c, round
 }
 
-func TestCloserChild(t *testing.T) {
-	w, c, round := quotaChild(t, closerEnv)
-	c.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
-	n := w.start(c)
-	os.Stdout.WriteString("\nready\n")
+// whenClosed waits until a round is closed, by whichever process, and returns its record.
+func (n *node) whenClosed(t *testing.T, round string) *record {
 	for {
-		time.Sleep(20 * time.Millisecond)
 		rec, err := n.loadRecord(t.Context(), round)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if rec.State == Closed {
-			break
+			return rec
 		}
+		time.Sleep(20 * time.Millisecond) // another process shows it only in the store
 	}
+}
+
+func TestCloserChild(t *testing.T) {
+	w, c, round := quotaChild(t, closerEnv)
+	c.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	n := w.start(c)
+	os.Stdout.WriteString("\nready\n")
+	n.whenClosed(t, round)
 	pass := n.Snapshot().Stages["pass-2"]
 	c.Log.Info("stopped", "buckets", pass.Count, "seconds", pass.Seconds)
 	n.stop()
@@ -222,22 +227,14 @@ func closeUnderQuota(t *testing.T, group string, processes, clients int) time.Du
 	if left := time.Until(deadline); left < time.Second {
 		t.Fatalf("ready %v after the deadline", -left)
 	}
-	for {
-		rec, err := n.loadRecord(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if rec.State == Closed {
-			took := time.Since(deadline)
-			word := w.word(ann, rec.Closed)
-			t.Logf("%d processes: %v, %d reports in %d chunks, %d buckets by %d streams", processes, took, word.Reports, word.Chunks, 1<<rec.Plan.Bits, len(rec.streams(name)))
-			if word.Reports != int64(clients) {
-				t.Errorf("%d reports of %d", word.Reports, clients)
-			}
-			return took
-		}
-		time.Sleep(20 * time.Millisecond)
+	rec := n.whenClosed(t, name)
+	took := time.Since(deadline)
+	word := w.word(ann, rec.Closed)
+	t.Logf("%d processes: %v, %d reports in %d chunks, %d buckets by %d streams", processes, took, word.Reports, word.Chunks, 1<<rec.Plan.Bits, len(rec.streams(name)))
+	if word.Reports != int64(clients) {
+		t.Errorf("%d reports of %d", word.Reports, clients)
 	}
+	return took
 }
 
 // frontendEnv makes the test binary a frontend: when its keys expire, the servers, and the number of clients.

@@ -119,6 +119,9 @@ func Learnable(theta []float32, id int64, j int) float32 {
 	return 2 * (theta[j] - .1*float32((id+int64(j))%3-1))
 }
 
+// pause is what a program does that is slow, late or hangs.
+func pause(d time.Duration) { time.Sleep(d) }
+
 // serve answers requests as the mode says, until there are none. The mode fast=DIM answers with
 // zeros at once.
 func serve(mode string, r io.Reader, w io.Writer) {
@@ -135,12 +138,12 @@ func serve(mode string, r io.Reader, w io.Writer) {
 	asked := 0
 	for {
 		if mode == "deaf" {
-			time.Sleep(time.Hour)
+			pause(time.Hour)
 		}
 		ask, ok := readDocument(in)
 		if !ok {
 			if mode == "stays" {
-				time.Sleep(time.Hour)
+				pause(time.Hour)
 			}
 			return
 		}
@@ -213,7 +216,7 @@ func serve(mode string, r io.Reader, w io.Writer) {
 				say(string(binary.LittleEndian.AppendUint64(nil, 1<<40)))
 			case "huge-header":
 				say(string(binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, 2<<20), 1<<20+1)))
-				time.Sleep(time.Hour)
+				pause(time.Hour)
 			}
 			_, _ = w.Write(Answer(meta, tensor, "F32", shape, initial))
 		case "gradients":
@@ -295,7 +298,7 @@ func serve(mode string, r io.Reader, w io.Writer) {
 					if self, err := os.FindProcess(os.Getpid()); err == nil {
 						_ = self.Kill()
 					}
-					time.Sleep(time.Hour)
+					pause(time.Hour)
 				}
 			case "dies-inside":
 				out := Answer(meta, name, dtype, shape, floats(rows))
@@ -304,11 +307,11 @@ func serve(mode string, r io.Reader, w io.Writer) {
 				os.Exit(1)
 			case "hangs":
 				note("waiting for a lock")
-				time.Sleep(time.Hour)
+				pause(time.Hour)
 			case "slow":
-				time.Sleep(50 * time.Millisecond)
+				pause(50 * time.Millisecond)
 			case "late":
-				time.Sleep(5 * time.Second)
+				pause(5 * time.Second)
 			case "floods":
 				for range 1 << 20 {
 					say("step 2, loss 0.31\n")
@@ -351,7 +354,7 @@ func serve(mode string, r io.Reader, w io.Writer) {
 				note("FileNotFoundError: test.npz")
 				os.Exit(1)
 			case "evaluation-hangs":
-				time.Sleep(time.Hour)
+				pause(time.Hour)
 			}
 			_, _ = w.Write(Answer(meta, "", "", nil, nil))
 			if mode == "evaluates-once" {
@@ -360,10 +363,10 @@ func serve(mode string, r io.Reader, w io.Writer) {
 		case "close":
 			switch mode {
 			case "stays":
-				time.Sleep(time.Hour)
+				pause(time.Hour)
 			case "stays-firmly":
 				signal.Ignore(syscall.SIGTERM)
-				time.Sleep(time.Hour)
+				pause(time.Hour)
 			case "child": // leaves a child behind that holds the output open
 				child := exec.Command(os.Args[0], "serve-gradients", "deaf")
 				child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
