@@ -308,9 +308,9 @@ func follow(t *testing.T, ctx context.Context, n *memnet.Network, url string) (<
 func next(t *testing.T, events <-chan event, name string) event {
 	t.Helper()
 	for e := range events {
-			if e.name == name {
-				return e
-			}
+		if e.name == name {
+			return e
+		}
 	}
 	t.Fatalf("the stream ended before %q", name)
 	return event{}
@@ -318,88 +318,88 @@ func next(t *testing.T, events <-chan event, name string) event {
 
 func TestStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-	b := exampleBoard(3)
+		b := exampleBoard(3)
 		network := memnet.New()
 		l := network.Listen()
-	d := newDashboard(t, Config{Loopback: true, Board: b, Title: "x", Version: "1"})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- d.Serve(ctx, l) }()
+		d := newDashboard(t, Config{Loopback: true, Board: b, Title: "x", Version: "1"})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- d.Serve(ctx, l) }()
 		events, stop := follow(t, t.Context(), network, "http://"+l.Addr().String()+"/api/events")
-	defer stop()
-	if e := next(t, events, "about"); !strings.Contains(e.data, `"id":"run"`) || !strings.Contains(e.data, `"title":"x"`) {
-		t.Errorf("about is %s", e.data)
-	}
-	if e := next(t, events, "history"); !strings.Contains(e.data, `"from":0,"round":[1,2,3]`) {
-		t.Errorf("history is %s", e.data)
-	}
-	exampleRound(b, "run", 4, 10)
-	for {
-		e := next(t, events, "history")
-		if strings.Contains(e.data, `"from":2,"round":[3,4],"epsilon"`) {
-			break
+		defer stop()
+		if e := next(t, events, "about"); !strings.Contains(e.data, `"id":"run"`) || !strings.Contains(e.data, `"title":"x"`) {
+			t.Errorf("about is %s", e.data)
 		}
-	}
-	b.Set(View{ID: "other", Status: wire.Status{Task: wire.Task{Name: "second"}, State: Running}})
-	if e := next(t, events, "task"); !strings.Contains(e.data, `"id":"other"`) && !strings.Contains(next(t, events, "task").data, `"id":"other"`) {
-		t.Errorf("task is %s", e.data)
-	}
-	b.Remove("other")
-	if e := next(t, events, "removed"); e.data != `"other"` || len(b.list()) != 1 {
-		t.Errorf("removed is %s, %d tasks are left", e.data, len(b.list()))
-	}
-	// The last news come before the end, and the end comes.
-	last := exampleTask("run", "first", 10, 10)
-	last.State = Done
-	b.Set(last)
-	cancel()
-	for state := ""; ; {
-		e, ok := <-events
-		if !ok {
-			t.Fatal("the stream broke off")
+		if e := next(t, events, "history"); !strings.Contains(e.data, `"from":0,"round":[1,2,3]`) {
+			t.Errorf("history is %s", e.data)
 		}
-		if e.name == "task" && strings.Contains(e.data, `"id":"run"`) && strings.Contains(e.data, `"state":"done"`) {
-			state = "done"
-		}
-		if e.name == "end" {
-			if state != "done" {
-				t.Error("the end came before the last news")
+		exampleRound(b, "run", 4, 10)
+		for {
+			e := next(t, events, "history")
+			if strings.Contains(e.data, `"from":2,"round":[3,4],"epsilon"`) {
+				break
 			}
-			break
 		}
-	}
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	if n := len(b.watchers); n != 0 {
-		t.Errorf("%d watchers are left", n)
-	}
+		b.Set(View{ID: "other", Status: wire.Status{Task: wire.Task{Name: "second"}, State: Running}})
+		if e := next(t, events, "task"); !strings.Contains(e.data, `"id":"other"`) && !strings.Contains(next(t, events, "task").data, `"id":"other"`) {
+			t.Errorf("task is %s", e.data)
+		}
+		b.Remove("other")
+		if e := next(t, events, "removed"); e.data != `"other"` || len(b.list()) != 1 {
+			t.Errorf("removed is %s, %d tasks are left", e.data, len(b.list()))
+		}
+		// The last news come before the end, and the end comes.
+		last := exampleTask("run", "first", 10, 10)
+		last.State = Done
+		b.Set(last)
+		cancel()
+		for state := ""; ; {
+			e, ok := <-events
+			if !ok {
+				t.Fatal("the stream broke off")
+			}
+			if e.name == "task" && strings.Contains(e.data, `"id":"run"`) && strings.Contains(e.data, `"state":"done"`) {
+				state = "done"
+			}
+			if e.name == "end" {
+				if state != "done" {
+					t.Error("the end came before the last news")
+				}
+				break
+			}
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if n := len(b.watchers); n != 0 {
+			t.Errorf("%d watchers are left", n)
+		}
 	})
 }
 
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-	b := exampleBoard(3)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	b.Drain(ctx) // nobody looks
-	w := b.watch()
-	go func() {
+		b := exampleBoard(3)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		b.Drain(ctx) // nobody looks
+		w := b.watch()
+		go func() {
 			time.Sleep(time.Second)
-		version, _, _, _ := b.news(0, "", seen{})
-		b.told(w, version)
-	}()
-	b.Drain(ctx)
-	if ctx.Err() != nil {
-		t.Error("it waits for a page that has everything")
-	}
-	b.Set(View{ID: "y"})
+			version, _, _, _ := b.news(0, "", seen{})
+			b.told(w, version)
+		}()
+		b.Drain(ctx)
+		if ctx.Err() != nil {
+			t.Error("it waits for a page that has everything")
+		}
+		b.Set(View{ID: "y"})
 		short, stop := context.WithTimeout(t.Context(), time.Second)
-	defer stop()
-	b.Drain(short)
-	if short.Err() == nil {
-		t.Error("it did not wait")
-	}
+		defer stop()
+		b.Drain(short)
+		if short.Err() == nil {
+			t.Error("it did not wait")
+		}
 	})
 }
 
@@ -425,37 +425,37 @@ func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 // notice.
 func TestSlowPageIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-	b := exampleBoard(50)
-	d := newDashboard(t, Config{Loopback: true, Board: b})
-	l := &pipes{make(chan net.Conn), make(chan struct{})}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- d.Serve(ctx, l) }()
-	near, far := net.Pipe()
-	defer near.Close()
-	l.conns <- far
-	if _, err := io.WriteString(near, "GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
-	watched := func() int { b.mu.Lock(); defer b.mu.Unlock(); return len(b.watchers) }
-	// An answer's first byte says that the page is watched: it is dropped so soon that it may not be seen.
-	if n, err := near.Read(make([]byte, 1)); n != 1 || err != nil {
-		t.Fatal(n, err)
-	}
-	begun := time.Now()
-	for i := int64(51); i < 1051; i++ {
-		exampleRound(b, "run", i, 2000)
-	}
+		b := exampleBoard(50)
+		d := newDashboard(t, Config{Loopback: true, Board: b})
+		l := &pipes{make(chan net.Conn), make(chan struct{})}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- d.Serve(ctx, l) }()
+		near, far := net.Pipe()
+		defer near.Close()
+		l.conns <- far
+		if _, err := io.WriteString(near, "GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		watched := func() int { b.mu.Lock(); defer b.mu.Unlock(); return len(b.watchers) }
+		// An answer's first byte says that the page is watched: it is dropped so soon that it may not be seen.
+		if n, err := near.Read(make([]byte, 1)); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		begun := time.Now()
+		for i := int64(51); i < 1051; i++ {
+			exampleRound(b, "run", i, 2000)
+		}
 		if took := time.Since(begun); took != 0 {
-		t.Errorf("writing took %v", took)
-	}
+			t.Errorf("writing took %v", took)
+		}
 		if time.Sleep(2 * writeTime); watched() != 0 {
 			t.Error("the page is not dropped")
 		}
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
 	})
 }
 

@@ -120,7 +120,7 @@ func (b *tab) until(script string) {
 		if b.ctx.Err() != nil {
 			b.t.Fatalf("%s: %v", script, err)
 		}
-			said, _ := evaluate[string](b, `JSON.stringify(window.said ?? []) + document.body.innerText.slice(0, 400)`)
+		said, _ := evaluate[string](b, `JSON.stringify(window.said ?? []) + document.body.innerText.slice(0, 400)`)
 		return fmt.Errorf("%s: %v; the page: %s", script, err, said)
 	})
 }
