@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 // terminal is a pseudo-terminal: what a command writes to f arrives in seen.
@@ -147,6 +149,9 @@ func TestBarFitsTheTerminal(t *testing.T) {
 		200: {"round 40/40", "100 %", "left", "accuracy", "epsilon", "[=", "loss"},
 	} {
 		t.Run(fmt.Sprint(columns), func(t *testing.T) {
+			if columns != 40 && columns != 80 {
+				longtest.Only(t, "a training for each width")
+			}
 			if testing.Short() && columns != 80 {
 				t.Skip("one training has all goroutines")
 			}

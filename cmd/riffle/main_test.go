@@ -137,9 +137,10 @@ func TestKillAndResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	population := longtest.Pick3("500", "1500", "4000")
+	who := longtest.Pick([]string{"--participation", "all"}, []string{"--participation", "check-in", "--gamma", "0.3"}) // whose costs take longer
 	args := func(out string) []string {
-		return []string{"train", "--data", data, "--rounds", "40", "--population", population, "--participation", "check-in",
-			"--gamma", "0.3", "--dropout", "0.1", "--checkpoint-every", "3", "--eval-every", "1", "--no-progress", "--out", out}
+		return append([]string{"train", "--data", data, "--rounds", "40", "--population", population, "--dropout", "0.1",
+			"--checkpoint-every", "3", "--eval-every", "1", "--no-progress", "--out", out}, who...)
 	}
 	whole := filepath.Join(t.TempDir(), "whole")
 	if text, err := process(t, args(whole)...).CombinedOutput(); err != nil {
