@@ -105,13 +105,6 @@ func (m *memory) Remove(name string) error {
 	return m.change(func() { delete(m.files, name) }, func() {})
 }
 
-// gone says whether the power is.
-func (m *memory) gone() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.failAt > 0 && m.changes >= m.failAt
-}
-
 func (m *memory) Path(name string) string { return "memory: " + name }
 
 // The power goes at every change of a client's store in turn. Whatever was stored then, the client sends
