@@ -190,12 +190,13 @@ func (d *desk) take(ctx context.Context) (*process, error) {
 
 // giveBack lets the next question begin. A process that nobody asks for a while is ended.
 func (d *desk) giveBack(p *process) {
-	if p != nil {
-		asked := p.asked
-		time.AfterFunc(d.idleTime, func() {
+	switch {
+	case p == nil:
+	case p.idle == nil:
+		p.idle = time.AfterFunc(d.idleTime, func() {
 			select {
 			case now := <-d.free:
-				if now == p && p.asked == asked {
+				if now == p {
 					p.end()
 					now = nil
 				}
@@ -203,16 +204,18 @@ func (d *desk) giveBack(p *process) {
 			default: // it is asked
 			}
 		})
+	default: // one timer, however many questions
+		p.idle.Reset(d.idleTime)
 	}
 	d.free <- p
 }
 
 // process is a program that runs [Accountant].
 type process struct {
-	cmd   *exec.Cmd
-	in    io.WriteCloser
-	out   *bufio.Reader
-	asked int // number of questions
+	cmd  *exec.Cmd
+	in   io.WriteCloser
+	out  *bufio.Reader
+	idle *time.Timer // ends it; nil before its first answer. As for the rest, who took the value of free may use it
 }
 
 func startProcess(command func() (*exec.Cmd, error)) (*process, error) {
@@ -237,7 +240,6 @@ func startProcess(command func() (*exec.Cmd, error)) (*process, error) {
 
 // ask asks the process. At the end of ctx it kills it. After an error it must be ended.
 func (p *process) ask(ctx context.Context, question string, step func(line []byte)) (answer []byte, took time.Duration, err error) {
-	p.asked++
 	stop := context.AfterFunc(ctx, func() { _ = p.cmd.Process.Kill() }) // fails if it has ended
 	_, err = io.WriteString(p.in, question+"\n")
 	for err == nil {
@@ -265,6 +267,9 @@ func (p *process) ask(ctx context.Context, question string, step func(line []byt
 
 // end kills the process. What it was started with is closed and its end is waited for.
 func (p *process) end() {
+	if p.idle != nil {
+		p.idle.Stop()
+	}
 	_ = p.cmd.Process.Kill() // fails if it has ended
 	_ = p.cmd.Wait()         // says that it was killed
 }
