@@ -46,7 +46,9 @@ func TestTextsAreQuestions(t *testing.T) {
 			values = []any{"a", "b", "<&>\u2028\"\\"}
 		case reflect.Bool:
 			values = []any{true}
-		case reflect.Int, reflect.Int64:
+		case reflect.Int:
+			values = []any{1, 2, -1 << 31}
+		case reflect.Int64:
 			values = []any{1, int64(1)<<53 + 1, int64(-1) << 63}
 		case reflect.Float64:
 			values = []any{1.0, 1.0000000000000002, 5e-324, -1.7976931348623157e308}
