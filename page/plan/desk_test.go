@@ -150,7 +150,9 @@ func TestServerAgreesWithRiffle(t *testing.T) {
 			t.Fatalf("%s: %d, %v, %q", text, code, err, lines)
 		}
 		want := native(q)
-		compare(t, q, got, want)
+		if d := compare(t, q, got, want); d != 0 {
+			t.Errorf("%s: the server's numbers differ by %g", text, d)
+		}
 		if want.Error != "" {
 			errs++
 		} else {
