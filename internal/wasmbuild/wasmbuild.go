@@ -144,13 +144,18 @@ func sameScript(ctx context.Context, root string) error {
 	return err
 }
 
-// command runs the toolchain for WebAssembly in a directory, without the caller's settings that would change
-// the result. It runs no toolchain that a go.mod names. each, if not nil, is called for each package that go
-// build -v names.
+// settings are the toolchain's, in place of the caller's, which would change the result. In place of an empty one go
+// takes what go env -w has set, so GOFLAGS, which can name programs, is not empty. With these, no go.mod makes go run
+// another toolchain, or git to fetch a module, and no vendor directory, which go.sum does not cover, is read.
+var settings = []string{"GOOS=js", "GOARCH=wasm", "GOWASM=", "GOFLAGS=-mod=readonly", "GOEXPERIMENT=", "CGO_ENABLED=0", "GOFIPS140=off", "GOWORK=off",
+	"GOTOOLCHAIN=local", "GOVCS=*:off"}
+
+// command runs the toolchain for WebAssembly in a directory. each, if not nil, is called for each package that
+// go build -v names.
 func command(ctx context.Context, dir string, each func(), args ...string) ([]byte, error) {
 	c := exec.CommandContext(ctx, "go", args...)
 	c.Dir = dir
-	c.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm", "GOWASM=", "GOFLAGS=", "GOEXPERIMENT=", "CGO_ENABLED=0", "GOFIPS140=off", "GOWORK=off", "GOTOOLCHAIN=local")
+	c.Env = append(os.Environ(), settings...)
 	var out bytes.Buffer
 	c.Stdout = &out
 	says, err := c.StderrPipe()

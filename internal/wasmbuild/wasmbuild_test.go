@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -47,6 +48,60 @@ func must[T any](x T, err error) T {
 		panic(err)
 	}
 	return x
+}
+
+// Whoever wrote the directory, and whatever go env -w has set, go runs no other program: not git for a module that
+// go.mod names, and not what GOFLAGS names.
+func TestRunsOnlyGo(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the program that must not run is a shell's script")
+	}
+	dir, bin := t.TempDir(), t.TempDir()
+	ran := filepath.Join(bin, "ran")
+	script := "#!/bin/sh\necho \"$0 $*\" >>" + ran + "\nexit 1\n"
+	const zeros = " v0.0.0-20200101000000-abcdefabcdef"
+	sum := " h1:" + strings.Repeat("A", 43) + "=\n"
+	for name, text := range map[string]string{
+		filepath.Join(bin, "git"):    script,
+		filepath.Join(bin, "tool"):   script,
+		filepath.Join(bin, "go.env"): "GOFLAGS=-toolexec=" + filepath.Join(bin, "tool") + "\n",
+		filepath.Join(dir, "go"):     script,
+		filepath.Join(dir, "go.mod"): "module " + module + "\n\ngo 1.26\n\nrequire git.invalid/y.git" + zeros + "\n",
+		filepath.Join(dir, "go.sum"): "git.invalid/y.git" + zeros + sum + "git.invalid/y.git" + zeros + "/go.mod" + sum,
+		filepath.Join(dir, "a.go"):   "package main\n\nimport _ \"git.invalid/y.git\"\n\nfunc main() {}\n",
+	} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o700)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	for name, value := range map[string]string{"PATH": bin + ":" + os.Getenv("PATH"), "GOENV": filepath.Join(bin, "go.env"),
+		"GOPROXY": "direct", "GONOSUMDB": "*", "GOMODCACHE": t.TempDir()} {
+		t.Setenv(name, value)
+	}
+	root, err := Root(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := command(t.Context(), root, nil, "list", "-deps", "."); err == nil {
+		t.Error("a module came from nowhere")
+	}
+	if flags, err := command(t.Context(), root, nil, "env", "GOFLAGS"); err != nil || strings.Contains(string(flags), "toolexec") {
+		t.Errorf("GOFLAGS is %q, %v", flags, err)
+	}
+	if text, err := os.ReadFile(ran); err == nil {
+		t.Errorf("there ran %s", text)
+		if err := os.Remove(ran); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", ".")
+	if _, err := Root(t.Context()); err == nil || !strings.Contains(err.Error(), "no go in PATH") {
+		t.Errorf("a go of the working directory: %v", err)
+	}
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("the working directory's go ran")
+	}
 }
 
 // A small program of a module that has riffle's path is compiled, with its progress; an error names what is wrong with it.

@@ -156,6 +156,67 @@ func TestOnlyForLooking(t *testing.T) {
 	}
 }
 
+// Nothing gets through as a question but a post to the very path, by loopback's name: no other spelling of the path,
+// no other method's name, no name that was pointed here, and no page of another origin that asks first.
+func TestOnlyQuestionsPass(t *testing.T) {
+	posts := 0
+	extra := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			posts++
+		}
+	})
+	server := httptest.NewServer(newDashboard(t, Config{Loopback: true, Extra: map[string]http.Handler{"plan": extra}}))
+	defer server.Close()
+	send := func(line, host string, headers ...string) *http.Response {
+		t.Helper()
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: %s\r\nContent-Length: 0\r\nConnection: close\r\n%s\r\n", line, host, strings.Join(append(headers, ""), "\r\n"))
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		resp.Body.Close()
+		return resp
+	}
+	for _, path := range []string{"//plan/ask", "/plan//ask", "/plan%2fask", "/plan/%61sk/", "/plan/ask/", "/plan/ask/x", "/plan/./ask", "/plan/../plan/ask", "/x/../plan/ask", "/plan/ask%00", "/plan/ask;x",
+		"/PLAN/ask", "/plan\\ask", "/plan/x/ask", "/plan/ask/ask", "/ask", "//ask", "plan/ask", "*", "/api/tasks?/plan/ask", "http://127.0.0.1//plan/ask"} {
+		if resp := send("POST "+path, "127.0.0.1"); resp.StatusCode < 300 || posts != 0 {
+			t.Fatalf("%s: %d", path, resp.StatusCode)
+		}
+	}
+	for _, method := range []string{"PUT", "post", "CONNECT", "TRACE", "OPTIONS", "QUERY"} {
+		resp := send(method+" /plan/ask", "127.0.0.1", "Origin: https://evil.example", "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: content-type", "Access-Control-Request-Private-Network: true")
+		for name := range resp.Header {
+			if strings.HasPrefix(name, "Access-Control") {
+				t.Errorf("%s is answered with %s", method, name)
+			}
+		}
+		if resp.StatusCode < 300 || posts != 0 {
+			t.Fatalf("%s: %d", method, resp.StatusCode)
+		}
+	}
+	if send("GET /plan/ask", "127.0.0.1", "X-HTTP-Method-Override: POST", "X-HTTP-Method: POST", "X-Method-Override: POST"); posts != 0 {
+		t.Fatal("a header names the method")
+	}
+	for _, host := range []string{"evil.example", "evil.example:8463", "127.0.0.1.evil.example", "127.0.0.1@evil.example", "localhost.", "0.0.0.0", ""} {
+		for _, line := range []string{"POST /plan/ask", "POST http://" + host + "/plan/ask"} {
+			if resp := send(line, host, "Origin: http://"+host, "Sec-Fetch-Site: same-origin"); resp.StatusCode < 300 || posts != 0 {
+				t.Fatalf("%s as %q: %d", line, host, resp.StatusCode)
+			}
+		}
+	}
+	if resp := send("POST http://evil.example/plan/ask", "127.0.0.1"); resp.StatusCode != http.StatusMisdirectedRequest || posts != 0 {
+		t.Fatalf("another name in the request's line: %d", resp.StatusCode)
+	}
+	if resp := send("POST /plan/ask", "localhost:8463"); resp.StatusCode != 200 || posts != 1 {
+		t.Errorf("a question: %d, %d posts", resp.StatusCode, posts)
+	}
+}
+
 func TestHeaders(t *testing.T) {
 	d := newDashboard(t, Config{Loopback: true, Extra: map[string]http.Handler{"plan": extraPage}, Report: func() ([]byte, error) { return []byte("<html>"), nil }})
 	for target, script := range map[string]string{"/": "script-src 'self';", "/api/tasks": "script-src 'self';", "/plan": "script-src 'self';", "/plan/x": "script-src 'self';", "/report": "default-src 'none'; script-src 'unsafe-inline'"} {

@@ -120,7 +120,10 @@ func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer)
 }
 
-var errBusy = errors.New("plan: the server answers other questions; ask again in a second")
+var (
+	errBusy   = errors.New("plan: the server answers other questions; ask again in a second")
+	errFailed = errors.New("plan: the accountant failed on this setting")
+)
 
 // ask returns the answer to a question, and calls step before each method.
 func (d *desk) ask(ctx context.Context, question string, step func(line []byte)) (answer []byte, err error) {
@@ -135,27 +138,31 @@ func (d *desk) ask(ctx context.Context, question string, step func(line []byte))
 	if answer, ok := d.kept.get(question); ok { // it was the question before
 		return answer, nil
 	}
-	begun := time.Now()
-	if d.spend(begun, 0) > burst {
+	if d.spend(time.Now(), 0) > burst {
 		return nil, errBusy
-	}
-	if p == nil {
-		if p, err = startProcess(d.command); err != nil {
-			return nil, fmt.Errorf("plan: no accountant can be started: %w", err)
-		}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, d.answerTime, fmt.Errorf("plan: this setting takes more than %v; riffle eps has no limit", d.answerTime))
 	defer cancel()
-	answer, took, err := p.ask(ctx, question, step)
-	if err != nil {
+	for {
+		fresh, begun := p == nil, time.Now()
+		if fresh {
+			if p, err = startProcess(d.command); err != nil {
+				return nil, fmt.Errorf("plan: no accountant can be started: %w", err)
+			}
+		}
+		answer, took, err := p.ask(ctx, question, step)
+		if err == nil {
+			d.spend(time.Now(), took)
+			d.kept.put(question, answer)
+			return answer, nil
+		}
 		d.spend(time.Now(), time.Since(begun))
 		p.end()
 		p = nil
-		return nil, err
+		if fresh || !errors.Is(err, errFailed) { // else the process may have ended before the question, as where memory is short
+			return nil, err
+		}
 	}
-	d.spend(time.Now(), took)
-	d.kept.put(question, answer)
-	return answer, nil
 }
 
 // spend adds time to what was spent, and returns that.
@@ -190,12 +197,13 @@ func (d *desk) take(ctx context.Context) (*process, error) {
 
 // giveBack lets the next question begin. A process that nobody asks for a while is ended.
 func (d *desk) giveBack(p *process) {
-	if p != nil {
-		asked := p.asked
-		time.AfterFunc(d.idleTime, func() {
+	switch {
+	case p == nil:
+	case p.idle == nil:
+		p.idle = time.AfterFunc(d.idleTime, func() {
 			select {
 			case now := <-d.free:
-				if now == p && p.asked == asked {
+				if now == p {
 					p.end()
 					now = nil
 				}
@@ -203,16 +211,18 @@ func (d *desk) giveBack(p *process) {
 			default: // it is asked
 			}
 		})
+	default: // one timer, however many questions
+		p.idle.Reset(d.idleTime)
 	}
 	d.free <- p
 }
 
 // process is a program that runs [Accountant].
 type process struct {
-	cmd   *exec.Cmd
-	in    io.WriteCloser
-	out   *bufio.Reader
-	asked int // number of questions
+	cmd  *exec.Cmd
+	in   io.WriteCloser
+	out  *bufio.Reader
+	idle *time.Timer // ends it; nil before its first answer. As for the rest, who took the value of free may use it
 }
 
 func startProcess(command func() (*exec.Cmd, error)) (*process, error) {
@@ -237,7 +247,6 @@ func startProcess(command func() (*exec.Cmd, error)) (*process, error) {
 
 // ask asks the process. At the end of ctx it kills it. After an error it must be ended.
 func (p *process) ask(ctx context.Context, question string, step func(line []byte)) (answer []byte, took time.Duration, err error) {
-	p.asked++
 	stop := context.AfterFunc(ctx, func() { _ = p.cmd.Process.Kill() }) // fails if it has ended
 	_, err = io.WriteString(p.in, question+"\n")
 	for err == nil {
@@ -260,11 +269,14 @@ func (p *process) ask(ctx context.Context, question string, step func(line []byt
 	if ctx.Err() != nil {
 		return nil, 0, context.Cause(ctx)
 	}
-	return nil, 0, errors.New("plan: the accountant failed on this setting")
+	return nil, 0, errFailed
 }
 
 // end kills the process. What it was started with is closed and its end is waited for.
 func (p *process) end() {
+	if p.idle != nil {
+		p.idle.Stop()
+	}
 	_ = p.cmd.Process.Kill() // fails if it has ended
 	_ = p.cmd.Wait()         // says that it was killed
 }

@@ -51,6 +51,13 @@ func behave(how string) {
 		twice := int64(2 * maxMemory)
 		greed = make([]byte, twice) // asked for, and not written to
 		fmt.Println(`{"error":"has it"}`)
+	case "modest": // says how readily the system ends it for want of memory
+		modest()
+		questions.Scan()
+		var score []byte
+		if score, err = os.ReadFile("/proc/self/oom_score_adj"); err == nil {
+			fmt.Printf("{\"error\":\"%s\"}\n", bytes.TrimSpace(score))
+		}
 	case "half":
 		questions.Scan()
 		fmt.Print(`{"upper":`)
@@ -143,7 +150,9 @@ func TestServerAgreesWithRiffle(t *testing.T) {
 			t.Fatalf("%s: %d, %v, %q", text, code, err, lines)
 		}
 		want := native(q)
-		compare(t, q, got, want)
+		if d := compare(t, q, got, want); d != 0 {
+			t.Errorf("%s: the server's numbers differ by %g", text, d)
+		}
 		if want.Error != "" {
 			errs++
 		} else {
@@ -239,13 +248,16 @@ func TestAccountantFails(t *testing.T) {
 		if _, lines := post(newTestDesk(t, program("greedy")), asked(1000, "best")); !strings.Contains(lines[0], "failed on this setting") {
 			t.Errorf("one that takes too much memory: %q", lines)
 		}
+		if _, lines := post(newTestDesk(t, program("modest")), asked(1000, "best")); lines[0] != `{"error":"1000"}` {
+			t.Errorf("where memory is short the system may end others first: %q", lines)
+		}
 	}
-	// One that ends after its answer is missed at the next question, and started at the one after that.
+	// One that ends after its answer costs the next question nothing but the start of another.
 	starts := 0
 	d := newTestDesk(t, counting("once", &starts))
-	for n, want := range []string{"once", "failed", "once"} {
-		if _, lines := post(d, asked(1000+n, "best")); !strings.Contains(lines[0], want) {
-			t.Errorf("question %d: %q, want %s", n, lines, want)
+	for n := range 3 {
+		if _, lines := post(d, asked(1000+n, "best")); !strings.Contains(lines[0], "once") || starts != 1+n {
+			t.Errorf("question %d: %q after %d starts", n, lines, starts)
 		}
 	}
 	d = newTestDesk(t, func() (*exec.Cmd, error) { return nil, errors.New("no program") })
@@ -452,6 +464,25 @@ func TestKeptAnswersAreBounded(t *testing.T) {
 	}
 	if n := len(k.at); n > maxKept/perAnswer || k.bytes > maxKept {
 		t.Errorf("%d small answers in %d bytes", n, k.bytes)
+	}
+}
+
+// Many questions within a minute leave no timers behind.
+func TestOneTimerOfMany(t *testing.T) {
+	d := newTestDesk(t, program(""))
+	var timer *time.Timer
+	for n := range 3 {
+		if code, lines := post(d, asked(1000+n, "nothing")); code != 200 || !strings.Contains(lines[0], "unknown method") {
+			t.Fatalf("%d %q", code, lines)
+		}
+		p := <-d.free
+		if timer == nil {
+			timer = p.idle
+		}
+		if p.idle == nil || p.idle != timer {
+			t.Errorf("question %d has a timer of its own", n)
+		}
+		d.free <- p
 	}
 }
 

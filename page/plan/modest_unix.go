@@ -20,9 +20,10 @@ func processorTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// modest bounds the process's memory, which only Linux heeds, and lowers its priority. Errors are ignored: both
-// only guard others.
+// modest bounds the process's memory, which only Linux heeds, has Linux end this process first where memory is
+// short, and lowers its priority. Errors are ignored: all only guard others.
 func modest() {
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0o600)
 	_ = syscall.Setrlimit(syscall.RLIMIT_DATA, &syscall.Rlimit{Cur: maxMemory, Max: maxMemory})
 	if status, err := os.ReadFile("/proc/self/status"); err == nil && !bytes.Contains(status, []byte("\nSeccomp:\t0\n")) {
 		return // a filter of system calls, as in docs/deploy, may end who changes priorities

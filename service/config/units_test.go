@@ -31,5 +31,9 @@ func TestUnits(t *testing.T) {
 				t.Errorf("%s: %s=%q, want %q", role, key, keys[key], want)
 			}
 		}
+		// systemd would stop the coordinator if the kernel ended the process that answers strangers' questions.
+		if role == "coordinator" && keys["[Service]OOMPolicy"] != "continue" {
+			t.Errorf("%s: OOMPolicy=%q", role, keys["[Service]OOMPolicy"])
+		}
 	}
 }
