@@ -108,7 +108,7 @@ func TestComposedBoundsAgainstExactWorlds(t *testing.T) {
 	acc := new(account.Accountant)
 	checks, tight := 0, 0.0
 	worlds(17, repeats, func(w world) {
-		for _, delta := range longtest.Pick([]float64{1e-3, .05}, []float64{1e-9, 1e-3, .05}) {
+		for _, delta := range longtest.Pick([]float64{.05}, []float64{1e-9, 1e-3, .05}) {
 			q := w.query
 			q.Delta = delta
 			r, err := account.Answer(context.Background(), q, "all")

@@ -89,15 +89,16 @@ func TestColluderQueries(t *testing.T) {
 	if a, b := best(t, all), best(t, fewer); a != b {
 		t.Errorf("2000 of 5000 collude: %v; 3000 clients: %v", a, b)
 	}
-	sampled := Query{Participation: dp.Sampled, Eps0: 2, Population: 10000, Reports: 1000, Rounds: 50, Delta: 1e-6}
+	n := longtest.Pick[int64](5000, 10000)
+	sampled := Query{Participation: dp.Sampled, Eps0: 2, Population: n, Reports: n / 10, Rounds: 50, Delta: 1e-6}
 	honest := best(t, sampled)
 	third := sampled
-	third.Colluders = 3000
-	// About 700 honest of 7000.
+	third.Colluders = n * 3 / 10
+	// About a tenth of the honest.
 	about := sampled
-	about.Population, about.Reports = 7000, 700
+	about.Population, about.Reports = n*7/10, n*7/100
 	if e := best(t, third); !(e > honest) || math.Abs(e/best(t, about)-1) > .01 {
-		t.Errorf("3000 of 10000 collude: %v; none: %v; 700 of 7000: %v", e, honest, best(t, about))
+		t.Errorf("three of ten collude: %v; none: %v; a tenth of the honest: %v", e, honest, best(t, about))
 	}
 	got := askEach(t, third, "girgis-thm1", "girgis-thm2", "lower-rr3", "blanket-pld")
 	for _, id := range []string{"girgis-thm1", "girgis-thm2"} {
@@ -108,21 +109,21 @@ func TestColluderQueries(t *testing.T) {
 	if l := got["lower-rr3"]; !l.Applies || l.Eps > got["blanket-pld"].Eps || l.Eps < .85*got["blanket-pld"].Eps {
 		t.Errorf("lower bound %+v of %v: it does not know what colluders know", l, got["blanket-pld"].Eps)
 	}
-	// About 630 honest of 7000 arrive if a tenth drops out.
-	third.Dropout, about.Reports = .1, 630
+	// About nine in a hundred of the honest arrive if a tenth drops out.
+	third.Dropout, about.Reports = .1, n*63/1000
 	if e := best(t, third); !(e > honest*.9) || math.Abs(e/best(t, about)-1) > .01 {
-		t.Errorf("3000 of 10000 collude, a tenth drops out: %v; 630 of 7000: %v", e, best(t, about))
+		t.Errorf("three of ten collude, a tenth drops out: %v; so many honest: %v", e, best(t, about))
 	}
 	// Sums of Gaussian reports, whose colluders know their own noise; and such reports apart.
 	for _, trust := range []dp.Trust{dp.Distributed, dp.Shuffle} {
-		sums := Query{Trust: trust, Class: dp.Gaussian, Participation: dp.Sampled, Sigma: 2, Population: 10000, Reports: 1000, Rounds: 50, Delta: 1e-6}
+		sums := Query{Trust: trust, Class: dp.Gaussian, Participation: dp.Sampled, Sigma: 2, Population: n, Reports: n / 10, Rounds: 50, Delta: 1e-6}
 		honest := best(t, sums)
 		about := sums
-		sums.Colluders, sums.Dropout, about.Population, about.Reports = 3000, .1, 7000, 630
+		sums.Colluders, sums.Dropout, about.Population, about.Reports = n*3/10, .1, n*7/10, n*63/1000
 		got := askEach(t, sums, "gauss-pld", "lower-gauss", "gauss-strong", "sci-thm4", "sci-thm4-eq10")
 		e, want := got["gauss-pld"], best(t, about)
 		if !e.Applies || trust == dp.Distributed && !(e.Eps > honest) || math.Abs(e.Eps/want-1) > .01 {
-			t.Errorf("%s: 3000 of 10000 collude, a tenth drops out: %+v; none: %v; 630 of 7000: %v", trust, e, honest, want)
+			t.Errorf("%s: three of ten collude, a tenth drops out: %+v; none: %v; so many honest: %v", trust, e, honest, want)
 		}
 		l := got["lower-gauss"]
 		if !l.Applies || l.Eps > e.Eps || trust == dp.Distributed && l.Eps < .9*e.Eps {

@@ -39,7 +39,7 @@ func TestSettings(t *testing.T) {
 	} {
 		which := "all"
 		if c.q == settingCI {
-			which = longtest.Pick("best", "all") // a lower bound of it takes long
+			which = longtest.Pick("blanket-pld", "all") // a lower bound of it takes long
 		}
 		r, err := Answer(context.Background(), c.q, which)
 		if err != nil {
@@ -51,7 +51,7 @@ func TestSettings(t *testing.T) {
 		}
 		for id, want := range c.want {
 			b, ok := got[id]
-			if !ok && which == "best" {
+			if !ok && which == "blanket-pld" {
 				continue
 			}
 			if !b.Applies || math.Abs(b.Eps-want) > .005*want || !(b.Seconds > 0) {
@@ -204,7 +204,7 @@ func TestBasicKeepsDigits(t *testing.T) {
 
 func TestPlanMeetsTarget(t *testing.T) {
 	for solve, q := range map[string]Query{
-		"eps0":   {Participation: dp.All, Population: 60000, Rounds: 80, Delta: 1e-5},
+		"eps0":   {Participation: dp.All, Population: longtest.Pick[int64](2000, 60000), Rounds: longtest.Pick[int64](8, 80), Delta: 1e-5},
 		"k":      {Participation: dp.Sampled, Eps0: 2, Population: 60000, Rounds: 500, Delta: 1e-5},
 		"gamma":  {Participation: dp.CheckIn, Eps0: 2, Population: 60000, Rounds: 500, Delta: 1e-5},
 		"rounds": {Participation: dp.All, Eps0: 2, Population: 60000, Delta: 1e-5},
