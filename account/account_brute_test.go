@@ -169,7 +169,7 @@ func TestMixedSequencesAgainstExactWorlds(t *testing.T) {
 	r := rand.New(rand.NewPCG(23, 1))
 	acc := new(account.Accountant)
 	tight := 0.0
-	for rep := range longtest.Pick(4, 30) {
+	for rep := range longtest.Pick(3, 30) {
 		eps0s := []float64{0.4, 1.5, 3}
 		var seq dp.Sequence
 		var truth tinyLaws

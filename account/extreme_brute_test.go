@@ -63,7 +63,7 @@ func askAnything(t *testing.T, more int) {
 // a formula subtracts exponentials its ε was below a lower bound. The first two seeds are such.
 func TestAskTiny(t *testing.T) {
 	seeds := []uint64{18327750425290017328, 8188959090371677654}
-	for range longtest.Pick3(8, 60, 600) {
+	for range longtest.Pick3(5, 60, 600) {
 		seeds = append(seeds, rand.Uint64())
 	}
 	for _, seed := range seeds {

@@ -281,7 +281,7 @@ func TestSumRefuses(t *testing.T) {
 func TestPlanSum(t *testing.T) {
 	sampled := sumOf(dp.Sampled, 10_000, 0)
 	sampled.Reports, sampled.Rounds, sampled.Sum.MinUsers = 1000, 20, 700
-	coins := sumOf(dp.CheckIn, longtest.Pick[int64](60, 300), 0)
+	coins := sumOf(dp.CheckIn, longtest.Pick[int64](30, 300), 0)
 	coins.Gamma, coins.Rounds = .7, 2
 	once := sumOf(dp.Once, 10_000, 0)
 	once.Reports, once.Rounds = 1000, 10
