@@ -8,6 +8,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/dp/rdp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/mechanism/rng"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
@@ -115,7 +116,7 @@ func TestNoChoiceExceedsTheBudget(t *testing.T) {
 	broken := 0
 	for _, c := range []struct{ first, second, eps, delta float64 }{
 		{.5, 1, 2.2, .05}, {.3, 1.2, 1.9, .02}, {.4, .8, 2, .1}, {.2, 1.5, 1.6, .05},
-	} {
+	}[longtest.Pick(2, 0):] {
 		events := [2]dp.Round{coin(c.first), coin(c.second)}
 		if d := adversary(t, a, events, c.eps, c.delta); d > c.delta {
 			t.Errorf("%+v: delta %v", c, d)
@@ -156,7 +157,7 @@ func someEvents(n int, seed uint64) dp.Sequence {
 // any order of entries, grows with every entry, and is the sum by hand.
 func TestAdaptiveCountIsAboveTheTightest(t *testing.T) {
 	a := new(Accountant)
-	for seed := range uint64(2) {
+	for seed := range longtest.Pick[uint64](1, 2) {
 		const delta, maxEps = 1e-6, 4.
 		seq := someEvents(7, seed)
 		tight, err := a.Eps(seq, delta)

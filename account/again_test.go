@@ -67,7 +67,7 @@ func TestAgain(t *testing.T) {
 func TestAgainAboveExact(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 1))
 	beaten, done := 0, 0
-	for done < longtest.Pick(60, 400) {
+	for done < longtest.Pick(15, 400) {
 		q, ok := randomSum(r)
 		if !ok || q.Sum.Honest < 1 || q.Participation == dp.Once || q.Participation != dp.CheckIn && q.Dropout == 0 {
 			continue

@@ -35,7 +35,7 @@ func TestAskExtremes(t *testing.T) {
 
 // askSeeds are questions that were answered badly once (an infinite epsilon as a proved
 // bound, δ = 0 a little below an ε₀ of 1e-15), and a few others.
-var askSeeds = []uint64{4, 224, 341, 10222, 3754876575848011085, 687400186551912970, 1, 2, 3, 5, 6, 7}
+var askSeeds = []uint64{4, 224, 341, 10222, 3754876575848011085, 687400186551912970, 2, 3, 5, 7, 1, 6}
 
 // TestAskAnything asks what nobody thought of: those and, with the tag long, twelve
 // questions that no run before had; three hundred with the tag soak. It is no fuzz target, for a fuzzer gives
@@ -45,6 +45,9 @@ func TestAskAnything(t *testing.T) { askAnything(t, longtest.Pick(0, 12)) }
 // askAnything asks the queries of askSeeds and as many new ones.
 func askAnything(t *testing.T, more int) {
 	seeds := slices.Clone(askSeeds)
+	if !longtest.On {
+		seeds = seeds[:len(seeds)-2] // these take longest
+	}
 	for range more {
 		seeds = append(seeds, rand.Uint64())
 	}
@@ -60,7 +63,7 @@ func askAnything(t *testing.T, more int) {
 // a formula subtracts exponentials its ε was below a lower bound. The first two seeds are such.
 func TestAskTiny(t *testing.T) {
 	seeds := []uint64{18327750425290017328, 8188959090371677654}
-	for range longtest.Pick3(20, 60, 600) {
+	for range longtest.Pick3(5, 60, 600) {
 		seeds = append(seeds, rand.Uint64())
 	}
 	for _, seed := range seeds {

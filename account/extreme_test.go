@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 // Corners of the range of every value: an answer, finite, never above the pure
@@ -39,9 +40,10 @@ func TestExtremes(t *testing.T) {
 			check(Query{Participation: dp.Sampled, Eps0: 1, Population: 1e12, Reports: 1e6, Rounds: T, Delta: 1e-9})
 		}
 	}
-	for _, eps0 := range []float64{1e-6, 1, 50} {
+	check(Query{Participation: dp.All, Eps0: 1, Population: 1000, Rounds: 10, Delta: .9})
+	for _, eps0 := range longtest.Pick([]float64{1e-6, 50}, []float64{1e-6, 1, 50}) {
 		for _, T := range rounds {
-			for _, delta := range []float64{1e-12, .9} {
+			for _, delta := range longtest.Pick([]float64{1e-12}, []float64{1e-12, .9}) {
 				for _, n := range []int64{1, 2, 1e12} {
 					check(Query{Participation: dp.All, Eps0: eps0, Population: n, Rounds: T, Delta: delta})
 				}

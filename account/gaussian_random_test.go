@@ -16,7 +16,7 @@ func TestRandomGaussianQueries(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long, and one goroutine: nothing for the race detector")
 	}
-	count := longtest.Pick(8, 48)
+	count := longtest.Pick(6, 48)
 	r := rand.New(rand.NewPCG(11, 21))
 	log := func(lo, hi float64) float64 { return math.Exp(math.Log(lo) + r.Float64()*math.Log(hi/lo)) }
 	answered := 0

@@ -12,6 +12,7 @@ import (
 	"github.com/riffle-dp/riffle/dp/amplify"
 	"github.com/riffle-dp/riffle/dp/gdp"
 	"github.com/riffle-dp/riffle/internal/golden"
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 // settingG is SCI's distributed check-in.
@@ -143,6 +144,9 @@ func TestOrderOfGaussianQueries(t *testing.T) {
 		{Trust: dp.Distributed, Class: dp.Gaussian, Participation: dp.Sampled, Sigma: 2, Population: 20000, Reports: 500, Rounds: 200, Delta: 1e-6},
 		{Trust: dp.Shuffle, Class: dp.Gaussian, Participation: dp.Sampled, Sigma: 4, Population: 20000, Reports: 5000, Rounds: 20, Delta: 1e-6},
 	} {
+		if base.Trust == dp.Shuffle && !longtest.On {
+			continue
+		}
 		eps := best(t, base)
 		for name, change := range map[string]func(*Query){
 			"sigma":  func(q *Query) { q.Sigma *= .8 },
@@ -281,7 +285,7 @@ func TestPlanSigma(t *testing.T) {
 		{Trust: dp.Shuffle, Participation: dp.All, Population: 60000, Rounds: 10, Delta: 1e-6},
 	} {
 		q.Class = dp.Gaussian
-		if q.Trust == dp.Shuffle && testing.Short() {
+		if q.Trust == dp.Shuffle && !longtest.On {
 			continue
 		}
 		done, r, err := Plan(context.Background(), 1, q, "sigma")
@@ -374,7 +378,11 @@ func TestRemoveOneClient(t *testing.T) {
 		t.Error("a client replaced is counted as one removed")
 	}
 	ask := q
-	ask.AskDelta, ask.Eps, ask.Delta = true, b.Eps, 0
+	if !longtest.On {
+		ask.Population, ask.Gamma, ask.Rounds, ask.Delta = 1000, .1, 10, 1e-8
+	}
+	eps := listed(t, ask, "sci-thm4-remove")["sci-thm4-remove"].Eps
+	ask.AskDelta, ask.Eps, ask.Delta = true, eps, 0
 	if d := listed(t, ask, "sci-thm4-remove")["sci-thm4-remove"]; !d.Applies || d.Delta > 1e-7 || d.Delta < 1e-9 {
 		t.Errorf("delta back: %v (%s)", d.Delta, d.Note)
 	}

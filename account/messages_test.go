@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
@@ -51,8 +52,10 @@ func TestMessagesAreRoundsOfAll(t *testing.T) {
 		if b := asked(t, single); !(a.Upper.Eps >= b.Upper.Eps) && single.Colluders == 0 || a.Upper.Delta != 1e-6 {
 			t.Errorf("%s: four messages cost %.4f at %v, %d rounds %.4f", name, a.Upper.Eps, a.Upper.Delta, single.Rounds, b.Upper.Eps)
 		}
-		if all, err := Answer(t.Context(), several, "all"); err != nil || all.Lower != nil {
-			t.Errorf("%s: a lower bound %+v of a mechanism that may reveal less, %v", name, all.Lower, err)
+		if longtest.On || name == "check-in" {
+			if all, err := Answer(t.Context(), several, "all"); err != nil || all.Lower != nil {
+				t.Errorf("%s: a lower bound %+v of a mechanism that may reveal less, %v", name, all.Lower, err)
+			}
 		}
 		// Against the charges of rounds that really happen: with the fewest reports that a thousand
 		// rounds have, and chance decided once for all messages of a round.

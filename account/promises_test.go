@@ -43,7 +43,7 @@ func TestPromisesOfRandomizers(t *testing.T) {
 		}
 		e := m.Event()
 		q := Query{Participation: dp.Sampled, Class: e.Class, Eps0: e.Eps0, TV: e.TV, Steps: e.Steps, Population: 20000, Reports: 2000, Rounds: 30, Delta: 1e-6}
-		got := ask(t, q, "all")
+		got := askEach(t, q, c.want, "blanket-pld", "lower-rr2", "lower-rr3", "lower-krr")
 		own, blanket := got[c.want], got["blanket-pld"]
 		name := fmt.Sprintf("%s %+v", c.name, c.config)
 		best := best(t, q)

@@ -16,7 +16,7 @@ import (
 func TestQuickAnswers(t *testing.T) {
 	r := rand.New(rand.NewPCG(81, 3))
 	log := func(low, high float64) float64 { return low * math.Pow(high/low, r.Float64()) }
-	for range longtest.Pick(10, 160) {
+	for range longtest.Pick(4, 160) {
 		q := Query{Participation: []dp.Participation{dp.All, dp.Sampled, dp.CheckIn, dp.Once}[r.IntN(4)], Eps0: log(.1, 6), Population: int64(log(50, 1e5)),
 			Rounds: int64(log(1, 1e4)), Delta: log(1e-12, 1e-3), Class: []dp.Class{dp.Generic, dp.BinaryRR, dp.KRR, dp.LaplaceL1, dp.Gaussian}[r.IntN(5)]}
 		switch q.Class {

@@ -44,6 +44,20 @@ func TestSpreadReportsBrute(t *testing.T) {
 		}
 		var tight bool
 		for n := 1; n <= 4; n++ {
+			var laws []tinyLaws
+			var walk func(others []int, from int)
+			walk = func(others []int, from int) {
+				if len(others) < n-1 {
+					for i := from; i < len(inputs); i++ {
+						walk(append(others, i), i)
+					}
+					return
+				}
+				for second := 1; second < len(inputs); second++ { // the first one stands for all
+					laws = append(laws, tinyRound(law, 0, second, others, func(k int) float64 { return indicator(k == n) }))
+				}
+			}
+			walk(nil, 0)
 			for _, eps := range []float64{0, .1, .4, 1} {
 				query := account.Query{Participation: dp.All, Population: int64(n), Rounds: 1, AskDelta: true, Eps: eps}
 				ask := func(r dp.Report) float64 {
@@ -59,31 +73,9 @@ func TestSpreadReportsBrute(t *testing.T) {
 				less.TV *= .7
 				broken := ask(less)
 				var worst float64
-				var walk func(others []int, from int)
-				walk = func(others []int, from int) {
-					if len(others) < n-1 {
-						for i := from; i < len(inputs); i++ {
-							walk(append(others, i), i)
-						}
-						return
-					}
-					for second := 1; second < len(inputs); second++ { // the first one stands for all
-						l := tinyRound(law, 0, second, others, func(k int) float64 {
-							if k == n {
-								return 1
-							}
-							return 0
-						})
-						for _, o := range [][2][]float64{{l.p, l.q}, {l.q, l.p}} {
-							var delta float64
-							for i, p := range o[0] {
-								delta += math.Max(0, p-math.Exp(eps)*o[1][i])
-							}
-							worst = math.Max(worst, delta)
-						}
-					}
+				for _, l := range laws {
+					worst = math.Max(worst, l.delta(eps))
 				}
-				walk(nil, 0)
 				if worst > claim*(1+1e-9)+1e-15 {
 					t.Errorf("eps0 = %v, n = %d, eps = %v: truth %v above the claim %v", eps0, n, eps, worst, claim)
 				}

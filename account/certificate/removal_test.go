@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 // Values of an independent program with 400 digits.
@@ -107,10 +108,10 @@ func TestHostileRemovals(t *testing.T) {
 	w := Composition{Low: -1 << 40, Points: 1 << 41, Beyond: 1e-200, Inflation: 1, WrapAround: 1e-200, Splitting: 1, Truncation: 1e-6}
 	w.Total = w.Window + w.Truncation + w.WrapAround + w.RoundOff
 	d := Document{Format: Format, Version: 1, Round: &r, Composition: &w, Reverse: &Order{r, w},
-		Query: Query{Trust: dp.Distributed, Participation: dp.CheckIn, Randomizer: dp.Gaussian, Adjacency: dp.AddRemoveOne, Sigma: 1, N: 1 << 52, Gamma: 0x1p-20, Rounds: 1},
+		Query: Query{Trust: dp.Distributed, Participation: dp.CheckIn, Randomizer: dp.Gaussian, Adjacency: dp.AddRemoveOne, Sigma: 1, N: 1 << 52, Gamma: longtest.Pick(0x1p-31, 0x1p-20), Rounds: 1},
 		Claim: Claim{Method: RemovePLD, Eps: .5, Delta: .5}}
 	if _, err := d.Verify(context.Background()); !errors.Is(err, ErrRejected) {
-		t.Errorf("2^32 expected reports: %v", err)
+		t.Errorf("%v expected reports: %v", float64(d.Query.N)*d.Query.Gamma, err)
 	}
 	d.Query.Sigma = math.NaN()
 	if _, err := d.Verify(context.Background()); !errors.Is(err, ErrMalformed) {
