@@ -175,12 +175,12 @@ func TestRemovalPairsBruteForce(t *testing.T) {
 							t.Fatal(err)
 						}
 						for _, eps := range []float64{0, .01, .1, .3, 1, 2.5} {
-							exact := 0.
+							exact, e := 0., math.Exp(eps)
 							gain := func(p, q float64) {
 								if reverse == 1 {
 									p, q = q, p
 								}
-								exact += math.Max(0, p-math.Exp(eps)*q)
+								exact += math.Max(0, p-e*q)
 							}
 							for _, c := range cells {
 								if times == 1 {
