@@ -141,7 +141,7 @@ func cell(edges []float64, t float64) int {
 // and the sine belongs to it.
 func TestPrivUnitHeightLaw(t *testing.T) {
 	t.Parallel()
-	n := longtest.Pick(40_000, 300_000)
+	n := longtest.Pick(25_000, 300_000)
 	for i, c := range []struct {
 		dim  int
 		eps0 float64
