@@ -167,7 +167,7 @@ func TestInterruptedRunKeepsWhatIsFinished(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	dir := t.TempDir()
-	drawn, err := Write(ctx, Config{Dir: dir, Only: []string{"cjmp-table1", "sci-1a"}, Begin: func(name string, number, of int) {
+	drawn, err := Write(ctx, Config{Dir: dir, Only: []string{"eab-table1", "sci-1a"}, Begin: func(name string, number, of int) {
 		if name == "sci-1a" {
 			stop()
 		}
@@ -175,10 +175,10 @@ func TestInterruptedRunKeepsWhatIsFinished(t *testing.T) {
 			t.Errorf("%s is %d of %d", name, number, of)
 		}
 	}})
-	if !errors.Is(err, context.Canceled) || len(drawn) != 1 || drawn[0].Name != "cjmp-table1" {
+	if !errors.Is(err, context.Canceled) || len(drawn) != 1 || drawn[0].Name != "eab-table1" {
 		t.Fatalf("%v, %v", drawn, err)
 	}
-	if page := read(t, dir, "index.html"); !strings.Contains(page, `id="cjmp-table1"`) || strings.Contains(page, `id="sci-1a"`) {
+	if page := read(t, dir, "index.html"); !strings.Contains(page, `id="eab-table1"`) || strings.Contains(page, `id="sci-1a"`) {
 		t.Error("the index has something else than what is finished")
 	}
 	if _, err := os.Stat(filepath.Join(dir, "sci-1a.csv")); err == nil {
