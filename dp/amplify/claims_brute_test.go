@@ -116,7 +116,7 @@ func TestBoundsAgainstRandomMechanisms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long, and one goroutine: nothing for the race detector")
 	}
-	perSize := longtest.Pick(3, 25)
+	perSize := longtest.Pick(2, 25)
 	worst := map[string]float64{}
 	scenarios(29, perSize, func(s scenario) {
 		for name, c := range claims(s) {
