@@ -112,6 +112,10 @@ func TestKRRAgainstExact(t *testing.T) {
 				if K >= 5 && n == 6 {
 					continue
 				}
+				claims := make([]curve, n+1)
+				for k := 1; k <= n; k++ {
+					claims[k] = familyRound(t, f, n, k)
+				}
 				for rep := range 3 {
 					others := make([]int, n-1)
 					for i := range others {
@@ -122,7 +126,7 @@ func TestKRRAgainstExact(t *testing.T) {
 					}
 					a, b := m.neighbours(0, 1, others)
 					for k := 1; k <= n; k++ {
-						claim := familyRound(t, f, n, k)
+						claim := claims[k]
 						d := sampledPair(a, b, k)
 						gap, at := excess(d, eps0, claim)
 						worst = max(worst, gap)
@@ -201,7 +205,7 @@ func TestKnownTVAgainstRandomMechanisms(t *testing.T) {
 			verts[[2]int{in, l}] = vertices(in, math.Exp(e0))
 		}
 	}
-	reps := 60
+	reps := longtest.Pick(25, 60)
 	if testing.Short() {
 		reps = 20
 	}

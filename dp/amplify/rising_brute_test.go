@@ -95,7 +95,7 @@ func againstDatasets(m mechanism, n, k int, eps0 float64, claim curve) (worst fl
 func TestRisingAgainstExact(t *testing.T) {
 	r := rand.New(rand.NewPCG(77, 1))
 	worst, cases, refused := math.Inf(-1), 0, 0
-	for range longtest.Pick(100, 2000) {
+	for range longtest.Pick(60, 2000) {
 		outputs, inputs, top := 4+r.IntN(3), 2+r.IntN(2), 1+r.IntN(3)
 		mu := make([]float64, outputs)
 		var sum float64

@@ -167,7 +167,10 @@ func TestGoldenRenyi(t *testing.T) {
 // The merged pair at every row, high orders at large k and ε₀ included.
 func TestGoldenRenyiMerged(t *testing.T) {
 	worst := 0.0
-	for _, r := range golden.Rows(t, "renyi.tsv", 900) {
+	for i, r := range golden.Rows(t, "renyi.tsv", 900) {
+		if i%5 > 1 && !longtest.On {
+			continue
+		}
 		v := golden.Numbers(t, r[1:])
 		k, n, eps0, order, want := int64(v[0]), int64(v[1]), v[2], v[3], v[4]
 		p, err := amplify.Round(amplify.RoundConfig{Eps0: eps0, Population: n, Reports: k, Rate: rateOf(r[0], eps0)})
