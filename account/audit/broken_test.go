@@ -253,6 +253,9 @@ func TestBrokenAreRefuted(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			trials := int64(200_000)
+			if !longtest.On && !subtle(c.name) {
+				trials = 40_000
+			}
 			if testing.Short() {
 				if trials = 40_000; subtle(c.name) {
 					t.Skip("needs more reports than a short test has time for")

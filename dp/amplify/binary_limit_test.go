@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
@@ -51,11 +52,14 @@ func TestManyBinaryReportsAgainstExact(t *testing.T) {
 
 // On either side of the border between sum and bound ε is alike.
 func TestManyBinaryReportsAtTheBorder(t *testing.T) {
-	at := func(eps0 float64, k int64, delta float64) float64 {
+	round := func(eps0 float64, k int64) dp.Pair {
 		c, err := must(RR2(eps0)).Round(FamilyRound{Population: k, Reports: k})
 		if err != nil {
 			t.Fatal(err)
 		}
+		return c
+	}
+	at := func(c dp.Pair, eps0, delta float64) float64 {
 		lo, hi := 0., eps0
 		for range 50 {
 			mid := (lo + hi) / 2
@@ -70,8 +74,9 @@ func TestManyBinaryReportsAtTheBorder(t *testing.T) {
 	for _, eps0 := range longtest.Pick([]float64{.5}, []float64{.5, 6}) {
 		s := math.Exp(-eps0)
 		k := int64(maxSummed/(s/((1+s)*(1+s)))) + 1
+		below, above := round(eps0, k-1), round(eps0, k+2)
 		for _, delta := range []float64{1e-6, 1e-20} {
-			summed, bounded := at(eps0, k-1, delta), at(eps0, k+2, delta)
+			summed, bounded := at(below, eps0, delta), at(above, eps0, delta)
 			if !(bounded < summed*(1+1e-5)) || !(bounded > summed*(1-6e-3)) {
 				t.Errorf("eps0 = %v, delta = %v, k = %d: epsilon %v by the sum, %v by the bound", eps0, delta, k, summed, bounded)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp/amplify"
 	"github.com/riffle-dp/riffle/dp/amplify/literature"
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 // renyi is the exact Rényi divergence of a pair, the larger of both orders.
@@ -114,7 +115,7 @@ func deltaClaims(t *testing.T, s scenario) map[string]curve {
 
 // Every proved upper bound holds for every tiny mechanism, sample and check-in.
 func TestPaperBoundsAgainstMechanisms(t *testing.T) {
-	per := 3
+	per := longtest.Pick(1, 3)
 	if testing.Short() {
 		per = 1
 	}

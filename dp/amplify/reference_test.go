@@ -127,6 +127,9 @@ func appendGiven(pair *dp.Pair, eps0 float64, m int64, mass, drop float64) error
 	// Q = Bin(m,½)(a) · 2(a + Eb)/(m(E+1)) and P swaps a and b = m − a, so
 	// P/Q − 1 = (E−1)(a−b)/(a + Eb).
 	scale := mass * 2 / (float64(m) * (e + 1))
+	if need := len(pair.Atoms) + int(hi-from) + 1; need > cap(pair.Atoms) {
+		pair.Atoms = append(make([]dp.Atom, 0, 2*need), pair.Atoms...)
+	}
 	tail.PMF(m, .5, .5, from, hi, func(a int64, bin float64) {
 		under := float64(a) + e*float64(m-a)
 		pair.Atoms = append(pair.Atoms, dp.Atom{Q: scale * bin * under, Loss: math.Log1p(e1 * float64(2*a-m) / under)})

@@ -86,6 +86,9 @@ func TestRemovalBruteForce(t *testing.T) {
 	for _, inputs := range longtest.Pick([][]float64{{1, -1}, {.2, 1, -1}, {1, -1, -1, -1}}, [][]float64{{1, -1}, {1, 1, -1}, {1, -1, -1, -1}, {.2, 1, -1}, {-1, 1, 1, .5}}) {
 		for _, sigma := range longtest.Pick([]float64{.8, 6}, []float64{.8, 2, 6}) {
 			for _, gamma := range []float64{.05, .3, .8} {
+				if sigma == 6 && gamma == .3 && !longtest.On {
+					continue
+				}
 				curve, dropped, err := amplify.Removal(amplify.GaussianArrivalConfig{Sigma: sigma, Population: int64(len(inputs)), Asked: int64(len(inputs)), Gamma: gamma}, 1e-14)
 				if err != nil {
 					t.Fatal(err)
@@ -175,12 +178,12 @@ func TestRemovalPairsBruteForce(t *testing.T) {
 							t.Fatal(err)
 						}
 						for _, eps := range []float64{0, .01, .1, .3, 1, 2.5} {
-							exact := 0.
+							exact, e := 0., math.Exp(eps)
 							gain := func(p, q float64) {
 								if reverse == 1 {
 									p, q = q, p
 								}
-								exact += math.Max(0, p-math.Exp(eps)*q)
+								exact += math.Max(0, p-e*q)
 							}
 							for _, c := range cells {
 								if times == 1 {

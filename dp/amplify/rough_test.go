@@ -97,7 +97,7 @@ func deltaAt(p dp.Pair, eps float64) float64 {
 func TestMixturesAgainstSums(t *testing.T) {
 	r := rand.New(rand.NewPCG(81, 2))
 	log := func(low, high float64) float64 { return low * math.Pow(high/low, r.Float64()) }
-	for range longtest.Pick(6, 60) {
+	for range longtest.Pick(2, 60) {
 		eps0 := log(.1, 6)
 		bigE := math.Exp(eps0)
 		symbols := 2 + r.IntN(30)

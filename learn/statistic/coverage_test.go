@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/riffle-dp/riffle/internal/longtest"
@@ -218,6 +219,9 @@ func TestCoverage(t *testing.T) {
 		{"histogram, sampled", Question{Measure: "histogram", Column: "t", Edges: edges}, holes, 300, 28, bins(holes), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if strings.Contains(c.name, "near the end") || strings.Contains(c.name, "ore noise") {
+				longtest.Only(t, "others are of its kind")
+			}
 			reps := longtest.Pick3(200, 500, 2000)
 			// Five standard errors of few rounds; of many, what is wanted.
 			slack, slackJoint := longtest.Pick3(.077, .049, .02), longtest.Pick3(.077, .049, .015)

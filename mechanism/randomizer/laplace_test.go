@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 // scale ≥ 2·unit/ε₀ in exact arithmetic: then two inputs, at most 2·unit steps
@@ -85,9 +86,9 @@ func TestLaplaceRounding(t *testing.T) {
 // The noise of a whole report has the discrete Laplace law, in 40 cells.
 func TestLaplaceLaw(t *testing.T) {
 	t.Parallel()
-	n := 300_000
+	n := longtest.Pick(100_000, 300_000)
 	if testing.Short() {
-		n /= 8
+		n = 37_500
 	}
 	for i, eps0 := range []float64{1e-4, .5, 4, 40} {
 		m := as[*laplace](newLaplace(Config{Dim: 2, Radius: 1, Eps0: eps0}))

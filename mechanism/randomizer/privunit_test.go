@@ -141,7 +141,7 @@ func cell(edges []float64, t float64) int {
 // and the sine belongs to it.
 func TestPrivUnitHeightLaw(t *testing.T) {
 	t.Parallel()
-	n := longtest.Pick(100_000, 300_000)
+	n := longtest.Pick(25_000, 300_000)
 	for i, c := range []struct {
 		dim  int
 		eps0 float64
@@ -190,8 +190,9 @@ func TestPrivUnitReportLaw(t *testing.T) {
 		eps0 float64
 		n    int
 	}{{2, 1, 100_000}, {2, 3, 100_000}, {3, 2, 100_000}, {10, 3, 100_000}, {200, 3, 60_000}, {4420, 3, 12_000}} {
+		c.n /= longtest.Pick(4, 1) // of any number
 		if testing.Short() {
-			c.n /= 12
+			c.n /= 3
 			if c.dim > 1000 {
 				continue // the law of t alone is tested above
 			}
@@ -370,8 +371,9 @@ func TestUniformHeightMoments(t *testing.T) {
 		if dim < 128 {
 			n = 8_000_000 / (dim + 8)
 		}
+		n /= longtest.Pick(5, 1) // whatever it is, 7 standard errors
 		if testing.Short() {
-			n /= 40
+			n /= 8
 		}
 		src := source(54, uint64(i))
 		var m2, m4, m8 float64

@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/bits"
 	"testing"
+
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 func sign(i, j int) float64 { return float64(1 - 2*(bits.OnesCount(uint(i&j))&1)) }
@@ -40,9 +42,9 @@ func TestHadamardRows(t *testing.T) {
 // outside, and not finite; three coordinates are padded to four.
 func TestR1Law(t *testing.T) {
 	t.Parallel()
-	n := 400_000
+	n := longtest.Pick(100_000, 400_000)
 	if testing.Short() {
-		n /= 8
+		n = 50_000
 	}
 	const eps0 = 1.1
 	m := must(newR1(Config{Dim: 3, Radius: 2, Eps0: eps0}))

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 // bitLaw returns P[+1] and P[−1] of randomizedBit from the parameters its two
@@ -70,9 +71,9 @@ func TestRRSplitsEps0Safely(t *testing.T) {
 // The sampled frequencies are those of the law just checked.
 func TestBitFrequencies(t *testing.T) {
 	t.Parallel()
-	n := int64(400_000)
+	n := longtest.Pick[int64](100_000, 400_000)
 	if testing.Short() {
-		n /= 8
+		n = 50_000
 	}
 	for i, eps0 := range []float64{.2, 1.5, 6} {
 		for j, x := range []float64{-1, -.3, 0, .77, 1, 5} {

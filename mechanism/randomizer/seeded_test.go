@@ -224,7 +224,8 @@ func TestWrongSearchesAreRefuted(t *testing.T) {
 // A report of a round is 16 bytes, every seed is legal, and the estimate of the mean from real
 // seeds is the inputs' mean, short, long and hostile ones included.
 func TestKeyedReports(t *testing.T) {
-	const dim, n = 6, 30_000
+	const dim = 6
+	n := longtest.Pick[int64](10_000, 30_000)
 	for _, name := range []string{PrivUnit, StepUnit} {
 		m := must(New(name, Config{Dim: dim, Radius: 2, Eps0: 3, Encoding: Seed})).(Keyed)
 		k := m.ForRound(roundKey)
@@ -255,7 +256,7 @@ func TestKeyedReports(t *testing.T) {
 		}
 		k.Estimate(mean, sum, n)
 		for j, v := range mean {
-			if math.Abs(v-want[j]) > 7*math.Sqrt(k.Facts().MSE/n) {
+			if math.Abs(v-want[j]) > 7*math.Sqrt(k.Facts().MSE/float64(n)) {
 				t.Errorf("%s: coordinate %d: %v, want %v", name, j, v, want[j])
 			}
 		}

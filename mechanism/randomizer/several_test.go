@@ -126,7 +126,7 @@ func differ(a, b totals) (least float64) {
 // zero and hostile ones. The same test refutes sums that share a score, a noise or a length, or are
 // so many times one report. Some 2,500 p-values, so the false alarm of all is below 1e-9.
 func TestSeveralHaveTheLawOfSingles(t *testing.T) {
-	n := 24_000 / longtest.Pick3(2, 2, 1)
+	n := 24_000 / longtest.Pick3(3, 2, 1)
 	for i, dim := range []int{1, 2, 3, 20, 150} {
 		if !longtest.On && dim != 20 {
 			continue

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 // cornerLaw returns the law of SignedKRR's report on x, symbol by symbol, from
@@ -112,9 +113,9 @@ func TestSignedKRREnumerated(t *testing.T) {
 // Sampled frequencies of every symbol against the enumerated law.
 func TestSignedKRRLaw(t *testing.T) {
 	t.Parallel()
-	n := 100_000
+	n := longtest.Pick(30_000, 100_000)
 	if testing.Short() {
-		n /= 8
+		n = 12_500
 	}
 	for _, dim := range []int{1, 2, 4} {
 		m := as[*signedKRR](newSignedKRR(Config{Dim: dim, Radius: 2, Eps0: 1.5}))

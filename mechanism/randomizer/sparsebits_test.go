@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/bits"
 	"testing"
+
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 // The best number of coordinates against the errors themselves, all of them.
@@ -97,9 +99,9 @@ func TestDrawIsUniform(t *testing.T) {
 // Whole reports of two coordinates: every pair with its four values.
 func TestRInfTwoCoordinatesLaw(t *testing.T) {
 	t.Parallel()
-	n := 600_000
+	n := longtest.Pick(150_000, 600_000)
 	if testing.Short() {
-		n /= 8
+		n = 75_000
 	}
 	const eps0 = 3
 	m := must(newRInf(Config{Dim: 3, Radius: 1, Eps0: eps0, Bits: 2}))

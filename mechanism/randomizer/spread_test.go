@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 // law of a report on a distribution with weights of at most 1/w: q(1 + (p/q−1)x_v), and q(1 + w(E−1)x_v)
@@ -33,7 +34,7 @@ func TestSpreadLaw(t *testing.T) {
 			}
 			counts := make([]int64, 8)
 			r, src := m.NewReport(), source(61, uint64(i), math.Float64bits(eps0))
-			for range 100_000 {
+			for range longtest.Pick(30_000, 100_000) {
 				m.Randomize(src, c.x, r)
 				counts[r.Index[0]]++
 			}

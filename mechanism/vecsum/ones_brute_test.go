@@ -203,7 +203,7 @@ func TestOnesOfAggregatorsByEnumeration(t *testing.T) {
 					t.Fatal(err)
 				}
 				law := discrete(float64(v), int(7*math.Sqrt(float64(v)))) // beyond are 3e-12
-				if math.Pow(float64(len(law)), float64(differing(shape.ones, shape.dim))) > longtest.Pick(1e6, 4e7) {
+				if math.Pow(float64(len(law)), float64(differing(shape.ones, shape.dim))) > longtest.Pick(3e5, 4e7) {
 					continue
 				}
 				rounds := ways(law, shape.dim, shape.ones, int(steps))

@@ -113,7 +113,7 @@ func TestPlansCostWhatTheySay(t *testing.T) {
 		{count, dp.Shuffle, "", 0},
 	} {
 		for _, n := range longtest.Pick([]int64{100}, []int64{20, 1000}) {
-			for _, eps := range []float64{.5, 2} {
+			for _, eps := range longtest.Pick([]float64{2}, []float64{.5, 2}) {
 				name := fmt.Sprintf("%s, %s %s, n = %d, eps = %v", c.question.Measure, c.trust, c.by, n, eps)
 				p, err := New(context.Background(), Config{Question: c.question, Trust: c.trust, NoiseBy: c.by, Epsilon: eps, Delta: delta, Clients: n})
 				if err != nil {

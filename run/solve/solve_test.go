@@ -117,8 +117,11 @@ func sound(t *testing.T, task *Setup, r Result) {
 
 // Whatever the budget, it is used and not exceeded.
 func TestBudgets(t *testing.T) {
-	for _, eps := range []float64{.05, .31, 1, 3.7, 12} {
-		for _, delta := range []float64{1e-10, 1.7e-6, 1e-3} {
+	for i, eps := range []float64{.05, .31, 1, 3.7, 12} {
+		for j, delta := range []float64{1e-10, 1.7e-6, 1e-3} {
+			if i%3 != j && !longtest.On {
+				continue
+			}
 			for _, run := range [][2]string{
 				{"agd", "vector-sum"}, {"gd", "vector-sum"}, {"agd-phases", "vector-sum"},
 				{"agd", "central"}, {"gd", "central"}, {"agd", "local"}, {"pan-private", "central"},
@@ -153,6 +156,9 @@ func TestNoiseIsThatOfTheAccount(t *testing.T) {
 		{"agd", "vector-sum", overhead, 1, ""}, {"gd", "vector-sum", overhead, 1, vecsum.ByClients}, {"agd", "central", 0, 1, ""}, {"gd", "central", 0, 1, ""},
 		{"pan-private", "central", 0, 2, ""}, {"agd", "vector-sum", 0, 2, vecsum.ByAggregators}, {"gd", "vector-sum", 0, 2, vecsum.ByAggregators},
 	} {
+		if c.optimizer == "gd" && c.by != vecsum.ByClients && !longtest.On {
+			continue // agd has smaller rounds
+		}
 		config := small()
 		config.Dim, config.Optimizer, config.Trust, config.MaxRounds, config.NoiseBy = dim, c.optimizer, dp.Trust(c.trust), 7, c.by
 		task, err := Prepare(context.Background(), config)
@@ -329,31 +335,41 @@ func TestWorkersDoNotMatter(t *testing.T) {
 		if trust == "distributed" {
 			continue // TestCheckIn
 		}
+		if trust == "shuffle" && !longtest.On {
+			continue // TestCostIsTheAccountants
+		}
 		c := small()
 		c.N, c.Rows, c.MaxRounds, c.Trust, c.Optimizer = 20000, 500, 2, dp.Trust(trust), "agd"
 		c.Workers = 1
 		task, one := solved(t, c)
-		task.Config.Workers = 3
-		three, err := task.Run(context.Background(), Observer{})
-		if err != nil {
+		sameByWorkers(t, task, one)
+	}
+}
+
+// sameByWorkers runs a task, solved as one, with other workers and with another seed.
+func sameByWorkers(t *testing.T, task *Setup, one Result) {
+	t.Helper()
+	c := task.Config
+	task.Config.Workers = 3
+	three, err := task.Run(context.Background(), Observer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(one.Theta, three.Theta) {
+		t.Errorf("%s: another model with other workers", c.Trust)
+	}
+	var other Result
+	if c.Trust == dp.None { // only the data is random
+		c.Seed = 2
+		_, other = solved(t, c)
+	} else {
+		task.Config.Seed = 2 // of the noise
+		if other, err = task.Run(context.Background(), Observer{}); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(one.Theta, three.Theta) {
-			t.Errorf("%s: another model with other workers", trust)
-		}
-		var other Result
-		if trust == "none" { // only the data is random
-			c.Seed = 2
-			_, other = solved(t, c)
-		} else {
-			task.Config.Seed = 2 // of the noise
-			if other, err = task.Run(context.Background(), Observer{}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if slices.Equal(one.Theta, other.Theta) {
-			t.Errorf("%s: the seed makes no difference", trust)
-		}
+	}
+	if slices.Equal(one.Theta, other.Theta) {
+		t.Errorf("%s: the seed makes no difference", c.Trust)
 	}
 }
 
@@ -511,7 +527,8 @@ func TestCostIsTheAccountants(t *testing.T) {
 	}
 	for _, optimizer := range longtest.Pick([]string{"agd"}, []string{"agd", "gd"}) {
 		c := small()
-		c.Trust, c.Optimizer, c.MaxRounds = "shuffle", optimizer, 10
+		c.Trust, c.Optimizer, c.MaxRounds = "shuffle", optimizer, longtest.Pick[int64](3, 10)
+		c.Workers = 1
 		if c.Lambda = .02; optimizer == "gd" {
 			c.Synthetic, c.Loss = "hinge", "hinge"
 		}
@@ -532,6 +549,7 @@ func TestCostIsTheAccountants(t *testing.T) {
 		if err != nil || unit.Class != dp.Cap || generic.Upper.Eps < c.Epsilon*1.03 || answer.Upper.Eps < c.Epsilon*.9997 {
 			t.Errorf("%s: eps0 = %v of class %s costs %v, as any report %v: %v", optimizer, unit.Eps0, unit.Class, answer.Upper.Eps, generic.Upper, err)
 		}
+		sameByWorkers(t, task, r)
 	}
 }
 

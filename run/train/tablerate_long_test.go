@@ -11,6 +11,7 @@ func TestMoreTablesBeatAConstant(t *testing.T) {
 			c.Loss, c.Range = "absolute", "age=0..120,height=0..300,income=0..1e6,kids=0..20,y=0..20000"
 		}, .6},
 		"quantile":        {spending(200), 2000, func(c *Config) { c.Loss, c.Range = "pinball:0.9", peopleRanges+",y=0..5000" }, .55},
+		"a rare class":    {buyers(-3), 1000, func(c *Config) { c.Range = peopleRanges }, .85},
 		"more of them":    {buyers(0), 3000, func(c *Config) { c.Range = peopleRanges }, .7},
 		"classes":         {kinds(4, 6), 1000, func(c *Config) { c.Range = "*=-4..4" }, .75},
 		"many features":   {kinds(2, 40), 1500, func(*Config) {}, .85},

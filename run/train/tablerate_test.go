@@ -174,7 +174,6 @@ func TestTablesBeatAConstant(t *testing.T) {
 	beatConstants(t, map[string]tableCase{
 		"few numbers":       {spending(100), 300, func(c *Config) { c.Loss, c.Range = "absolute", peopleRanges+",y=0..5000" }, .35},
 		"two classes":       {buyers(0), 500, func(c *Config) { c.Range = peopleRanges }, .75},
-		"a rare class":      {buyers(-3), 1000, func(c *Config) { c.Range = peopleRanges }, .85},
 		"hinge":             {buyers(0), 1000, func(c *Config) { c.Loss, c.Range = "hinge", peopleRanges }, .6},
 		"standardised":      {kinds(3, 4), 600, func(*Config) {}, .65},
 		"numbers, no noise": {spending(100), 500, func(c *Config) { c.Loss, c.Range, c.Trust = "absolute", peopleRanges+",y=0..5000", "none" }, .3},
