@@ -15,6 +15,7 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/protocol/envelope"
 	"github.com/riffle-dp/riffle/protocol/token"
+	"github.com/riffle-dp/riffle/protocol/token/tokentest"
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
@@ -42,10 +43,7 @@ func epochOf(t testing.TB, rounds, messages int64) *token.Issuer {
 	if i := epochs[[2]int64{rounds, messages}]; i != nil {
 		return i
 	}
-	i, err := token.Generate(t.Context(), wire.ID{1}, wire.ID{byte(rounds), byte(messages)}, rounds, messages, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	i := tokentest.Issuer(t, wire.ID{1}, wire.ID{byte(rounds), byte(messages)}, rounds, messages)
 	epochs[[2]int64{rounds, messages}] = i
 	return i
 }
@@ -94,19 +92,26 @@ func (b *bureau) of(task [32]byte, client int64, place int) (out [wire.TokenByte
 	}
 	seed := [32]byte{}
 	binary.LittleEndian.PutUint64(seed[:], uint64(client)+1)
-	out = one(b.issuer, b.keys, task, seed, place)
+	out = one(b.issuer, task, seed, place)
 	made[name] = out
 	return out
 }
 
-// one asks for all tokens of a request and returns one: only that is signed.
-func one(i *token.Issuer, k *token.Keys, task, seed [32]byte, place int) (out [wire.TokenBytes]byte) {
-	p := token.NewPending(k, task, seed)
-	_, blinded, err := p.Request(wire.ID{}, 0)
+// one returns one token. Only its round's are asked for, as if the epoch ended there.
+func one(i *token.Issuer, task, seed [32]byte, place int) (out [wire.TokenBytes]byte) {
+	m := i.Keys()
+	first := place - place%int(m.Messages)
+	m.Moduli = m.Moduli[:first+int(m.Messages)]
+	k, err := token.NewKeys(m)
 	if err != nil {
 		panic(err)
 	}
-	signed, err := i.Sign(context.Background(), int64(place), blinded[place*wire.TokenModulus:(place+1)*wire.TokenModulus])
+	p := token.NewPending(k, task, seed)
+	_, blinded, err := p.Request(wire.ID{}, first)
+	if err != nil {
+		panic(err)
+	}
+	signed, err := i.Sign(context.Background(), int64(place), blinded[(place-first)*wire.TokenModulus:(place-first+1)*wire.TokenModulus])
 	if err != nil {
 		panic(err)
 	}
@@ -156,11 +161,7 @@ func TestRoundsWithTokens(t *testing.T) {
 // of the others, exactly.
 func TestForgedTokensAreLeftOut(t *testing.T) {
 	foreign := epochOf(t, 1, 1) // of another epoch
-	foreignKeys, err := token.NewKeys(foreign.Keys())
-	if err != nil {
-		t.Fatal(err)
-	}
-	others := one(foreign, foreignKeys, [32]byte{}, [32]byte{1}, 0)
+	others := one(foreign, [32]byte{}, [32]byte{1}, 0)
 	type attack func(w *world, round, client int64, good [wire.TokenBytes]byte) [wire.TokenBytes]byte
 	for name, c := range map[string]struct {
 		why   wire.Reason
@@ -362,7 +363,7 @@ func BenchmarkTokens(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	good := one(i, k, [32]byte{7}, [32]byte{1}, 0)
+	good := one(i, [32]byte{7}, [32]byte{1}, 0)
 	ring := ring(b)
 	content := make([]byte, 16)
 	for _, with := range []bool{false, true} {
