@@ -338,6 +338,9 @@ func TestHeldSumsAreLost(t *testing.T) {
 		spoil  func(map[string][]byte, string)
 	}{"coordinator's, gone": {false, gone}, "coordinator's, changed": {false, changed}, "aggregator's, gone": {true, gone}, "aggregator's, changed": {true, changed}} {
 		for which := range 2 {
+			if !longtest.On && c.theirs == (which == 0) {
+				continue // the older of the coordinator's, the newer of the aggregator's
+			}
 			t.Run(fmt.Sprintf("%s %d", name, which), func(t *testing.T) {
 				whoAdds(t, func(t *testing.T, by ...option) {
 					w := newWorld(t, dp.Distributed, dp.CheckIn, by...)

@@ -11,5 +11,5 @@ func stride() int {
 	if testing.Short() {
 		return 17
 	}
-	return longtest.Pick3(13, 4, 1)
+	return longtest.Pick3(19, 4, 1)
 }
