@@ -5,13 +5,20 @@ package memnet
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // Network connects the listeners of one test. Make it inside the bubble that uses it.
@@ -99,13 +106,32 @@ func (n *Network) Serve(t testing.TB, h http.Handler) *httptest.Server {
 	return s
 }
 
-// ServeTLS serves HTTPS until the test ends, with the certificate of net/http/httptest.
+// ServeTLS serves HTTPS until the test ends. Its certificate is for the names of that of
+// net/http/httptest, whose RSA key makes each handshake dear.
 func (n *Network) ServeTLS(t testing.TB, h http.Handler) *httptest.Server {
+	own, err := certificate()
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := n.server(t, h)
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{own}}
 	s.StartTLS()
 	n.finish(t, s)
 	return s
 }
+
+var certificate = sync.OnceValues(func() (c tls.Certificate, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return c, err
+	}
+	// Bubbles begin in the year 2000.
+	m := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0), NotAfter: time.Date(2084, 1, 29, 0, 0, 0, 0, time.UTC),
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true, IsCA: true, DNSNames: []string{"example.com"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}}
+	der, err := x509.CreateCertificate(rand.Reader, m, m, key.Public(), key)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
+})
 
 func (n *Network) server(t testing.TB, h http.Handler) *httptest.Server {
 	s := httptest.NewUnstartedServer(h)

@@ -27,8 +27,8 @@ func TestCrashAnywhere(t *testing.T) {
 		bubble(t, fmt.Sprintf("%s %s %d", c.trust, c.p, len(c.with)), func(t *testing.T) {
 			total, step := 0, stride()
 			switch {
-			case c.p == dp.CheckIn:
-				step *= longtest.Pick(2, 1)
+			case c.p == dp.CheckIn || len(c.with) > 2 && c.trust == dp.Distributed: // proofs
+				step *= longtest.Pick(3, 1)
 			case c.trust == dp.Shuffle && c.p == dp.All && c.with == nil && !testing.Short():
 				step = 1 // it is cheap, so none is skipped here
 			}
@@ -177,8 +177,8 @@ func TestFailAnywhere(t *testing.T) {
 		}
 		bubble(t, fmt.Sprintf("%s %d", trust, i), func(t *testing.T) {
 			step := stride()
-			if participation == dp.CheckIn {
-				step *= longtest.Pick(2, 1)
+			if i >= 2 { // proofs are dear
+				step *= longtest.Pick(3, 1)
 			}
 			for _, after := range []bool{false, true} {
 				for at := 1; ; at += step {

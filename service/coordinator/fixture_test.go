@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"runtime/debug"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -38,6 +39,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(loadChild) != "" {
 		loadMain()
 	}
+	debug.SetGCPercent(400) // most of what is allocated here is of a world that is over
 	goleak.VerifyTestMain(m)
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/mechanism/rng"
 	"github.com/riffle-dp/riffle/mechanism/sample"
 	"github.com/riffle-dp/riffle/mechanism/toeplitz"
@@ -256,6 +257,9 @@ func TestCorrelatedSums(t *testing.T) {
 		"failed, then void":         {[]option{failing(2), void(3)}, 1},
 		"first failed":              {[]option{failing(1)}, 1},
 	} {
+		if few := []string{"fewer weights than rounds", "tokens, receipts", "first void", "failed, then void"}; !longtest.On && !slices.Contains(few, name) {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			whoAdds(t, func(t *testing.T, by ...option) {
 				w := newWorld(t, dp.Distributed, dp.CheckIn, slices.Concat(by[:1], c.with, by[1:])...)
@@ -334,6 +338,9 @@ func TestHeldSumsAreLost(t *testing.T) {
 		spoil  func(map[string][]byte, string)
 	}{"coordinator's, gone": {false, gone}, "coordinator's, changed": {false, changed}, "aggregator's, gone": {true, gone}, "aggregator's, changed": {true, changed}} {
 		for which := range 2 {
+			if !longtest.On && c.theirs == (which == 0) {
+				continue // the older of the coordinator's, the newer of the aggregator's
+			}
 			t.Run(fmt.Sprintf("%s %d", name, which), func(t *testing.T) {
 				whoAdds(t, func(t *testing.T, by ...option) {
 					w := newWorld(t, dp.Distributed, dp.CheckIn, by...)

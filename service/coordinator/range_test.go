@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
@@ -96,7 +97,7 @@ func TestCachedModels(t *testing.T) {
 		}
 		return n
 	}
-	for i := range 100 {
+	for i := range longtest.Pick(30, 100) {
 		c.put(hash{byte(i)}, make([]byte, (i%5)*cachedBytes/4+1))
 		if size() > cachedBytes && len(c.models) > 1 || size() != c.bytes || len(c.models) != len(c.names) || len(c.models) > cached || c.get(hash{byte(i)}) == nil {
 			t.Fatalf("after %d: %d models of %d bytes, %d counted", i, len(c.models), size(), c.bytes)

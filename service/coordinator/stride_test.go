@@ -9,7 +9,7 @@ import (
 // stride skips some of the places where a process may crash; with the tag soak none is.
 func stride() int {
 	if testing.Short() {
-		return 17
+		return 37
 	}
-	return longtest.Pick3(13, 4, 1)
+	return longtest.Pick3(29, 4, 1)
 }

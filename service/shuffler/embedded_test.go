@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -34,6 +35,7 @@ func TestMain(m *testing.M) {
 	if soakChild != nil {
 		soakChild()
 	}
+	debug.SetGCPercent(400) // most of what is allocated here is of a world that is over
 	goleak.VerifyTestMain(m)
 }
 

@@ -266,7 +266,10 @@ func TestCrashAtEveryStep(t *testing.T) {
 			for _, after := range []bool{false, true} {
 				k := 1
 				for reached := true; reached; k++ {
-					step := longtest.Pick(11, 1)
+					step := longtest.Pick(17, 1)
+					if name == "messages" {
+						step = longtest.Pick(31, 1)
+					}
 					synctest.Test(t, func(t *testing.T) {
 						w := newWorld(t, 5)
 						w.counts = name == "messages" || name == "void"

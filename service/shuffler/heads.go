@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/riffle-dp/riffle/dp"
 	pure "github.com/riffle-dp/riffle/protocol/shuffler"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/endpoint"
@@ -80,31 +81,45 @@ func (s *Service) checkHead(ctx context.Context, signer ed25519.PublicKey, ann w
 }
 
 // checkCharged refuses a batch whose coordinator has not told of a charge since it announced
-// the round, or the epoch's first one, because an epoch is charged once.
+// the round that is charged for it: this one, or an earlier one of its epoch that was not void.
 func (s *Service) checkCharged(ctx context.Context, rec *record) error {
 	ann, signer, err := s.announced(rec.Announcement)
 	if err != nil || ann.Ledger == nil {
 		return err
 	}
-	before := ann.Ledger.Entries
-	if ann.PerEpoch > 0 {
-		number, err := pure.Epoch(ann)
-		if err != nil {
-			return err
-		}
-		var e epoch
-		if _, err := s.getJSON(ctx, keyEpoch(ann.Task), &e); err != nil {
-			return err
-		}
-		if e.Epoch == number {
-			before = min(before, e.Entries)
-		}
+	before, err := s.toldBefore(ctx, rec.Payer, ann)
+	if err != nil {
+		return err
 	}
 	have, _, _, err := s.head(ctx, signer)
 	if err == nil && have.Entries <= before {
-		err = pure.Refuse(wire.OldLedger, "the round was announced with %d entries in the ledger, and no more were told since", before)
+		err = pure.Refuse(wire.OldLedger, "the round was announced with %d entries in the ledger, and no more were told than %d", ann.Ledger.Entries, before)
 	}
 	return err
+}
+
+// toldBefore returns how many entries the ledger had when the round was announced that is charged for
+// this one. A round without a head was charged before this one's head was told.
+func (s *Service) toldBefore(ctx context.Context, payer string, ann wire.Announcement) (int64, error) {
+	own := ann.Ledger.Entries
+	digest := wire.Digest(ann)
+	if payer == "" || payer == encodeName(digest[:]) {
+		return own, nil
+	}
+	rec, err := s.loadRecord(ctx, payer)
+	if err != nil {
+		return own, gone(err)
+	}
+	first, _, err := s.announced(rec.Announcement)
+	switch {
+	case err != nil:
+		return own, err
+	case rec.State == Open || rec.State == Closing || rec.State == Void && !first.Trust.Is(dp.Alone):
+		return own, nil // it was not charged
+	case first.Ledger == nil:
+		return 0, nil
+	}
+	return min(own, first.Ledger.Entries), nil
 }
 
 // knownCharged is checkCharged for every chunk of a batch: heads only grow, so it asks once.

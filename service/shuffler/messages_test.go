@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/protocol/envelope"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/lab/memory"
@@ -154,7 +155,7 @@ func TestWhatACoordinatorMayAskOfMessages(t *testing.T) {
 		if len(w.rounds()) != 0 || len(w.disk.Streams) != 0 {
 			t.Error("a refused round has left something")
 		}
-		ann := n.announcement(1, messages(min(4096, most)))
+		ann := n.announcement(1, messages(min(longtest.Pick[int64](1024, 4096), most)))
 		n.open(ann)
 		bytes := 0
 		w.disk.Lock()

@@ -1,6 +1,7 @@
 package shuffler
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -113,8 +114,9 @@ func (s *Service) open(ctx context.Context, signed []byte, now time.Time) error 
 	if _, err := s.store.CreateStream(ctx, streamIn(name)); err != nil && !errors.Is(err, store.ErrExists) {
 		return err
 	}
+	payer := ""
 	if ann.Participation == dp.Once {
-		if err := s.makeEpoch(ctx, ann, enrolment.Roster); err != nil {
+		if payer, err = s.makeEpoch(ctx, ann, name, last.Announcement, signer, enrolment.Roster); err != nil {
 			return err
 		}
 	}
@@ -127,7 +129,7 @@ func (s *Service) open(ctx context.Context, signed []byte, now time.Time) error 
 			return err
 		}
 	}
-	rec := &record{Format: recordFormat, Announcement: signed, State: Open, Roster: enrolment.Roster, Bits: s.dealt(ann)}
+	rec := &record{Format: recordFormat, Announcement: signed, State: Open, Roster: enrolment.Roster, Bits: s.dealt(ann), Payer: payer}
 	if s.config.Registrar != nil {
 		rec.Enrolment = enrolment.signed
 	}
@@ -197,8 +199,9 @@ type epoch struct {
 	Key    []byte   `json:"key"`
 	Roster [32]byte `json:"roster"`
 	Blocks int64    `json:"blocks"`
-	// Entries of the coordinator's ledger when the epoch's first round was announced; 0 if it told none.
-	Entries int64 `json:"entries"`
+	// Payer names the round that the epoch is charged with: its first one that is not void, or the
+	// last one while all are.
+	Payer string `json:"payer,omitempty"`
 }
 
 // nextEpoch returns the number of a round's epoch, whether its draw was made, and the
@@ -217,21 +220,59 @@ func (s *Service) nextEpoch(ctx context.Context, ann wire.Announcement, roster [
 	return number, false, revision, nil
 }
 
-func (s *Service) makeEpoch(ctx context.Context, ann wire.Announcement, roster [32]byte) error {
+// makeEpoch makes the draw of a round's epoch, unless it was made. It returns the name of the round
+// that the epoch is charged with, this one unless another may be; before names the task's last round.
+func (s *Service) makeEpoch(ctx context.Context, ann wire.Announcement, name, before string, signer ed25519.PublicKey, roster [32]byte) (payer string, err error) {
 	number, made, revision, err := s.nextEpoch(ctx, ann, roster)
-	if err != nil || made {
-		return err
+	if err != nil {
+		return "", err
 	}
-	fresh := epoch{Epoch: number, Key: make([]byte, 16), Roster: roster, Blocks: ann.PerEpoch}
-	if ann.Ledger != nil {
-		fresh.Entries = ann.Ledger.Entries
+	e := epoch{Epoch: number, Key: make([]byte, 16), Roster: roster, Blocks: ann.PerEpoch}
+	if made {
+		if revision, err = s.getJSON(ctx, keyEpoch(ann.Task), &e); err != nil {
+			return "", err
+		}
+		if e.Epoch != number {
+			return "", errUnavailable // another process has begun the next one meanwhile
+		}
+		payer = cmp.Or(e.Payer, before) // an older version named none
+		pays, err := s.mayPay(ctx, payer, signer)
+		if err != nil {
+			return "", err
+		}
+		if !pays {
+			payer = name
+		}
+		if e.Payer == payer {
+			return payer, nil
+		}
+	} else {
+		payer = name
+		rand.Read(e.Key) // never fails
 	}
-	rand.Read(fresh.Key) // never fails
-	err = s.putJSON(ctx, keyEpoch(ann.Task), fresh, revision)
+	e.Payer = payer
+	err = s.putJSON(ctx, keyEpoch(ann.Task), e, revision)
 	if errors.Is(err, store.ErrConflict) {
-		return errUnavailable // another process made it at the same time: the next attempt finds it
+		return "", errUnavailable // another process changed it at the same time: the next attempt finds it
 	}
-	return err
+	return payer, err
+}
+
+// mayPay says whether a round was opened for a coordinator, and is not void. With trust local void
+// rounds are charged too.
+func (s *Service) mayPay(ctx context.Context, name string, signer ed25519.PublicKey) (bool, error) {
+	rec, err := s.loadRecord(ctx, name)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	ann, who, err := s.announced(rec.Announcement)
+	if err != nil {
+		return false, nil // of another coordinator, whose key is gone
+	}
+	return who.Equal(signer) && (rec.State != Void || ann.Trust.Is(dp.Alone)), nil
 }
 
 // checkEpoch refuses a change that would put a client into two blocks of an epoch. If the task says

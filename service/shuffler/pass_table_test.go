@@ -4,13 +4,14 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
 // The table of passes knows each client's last pass and no other, also where many begin alike.
 func TestTableOfPasses(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for _, n := range []int{1, 2, 3, 10, 100} {
+	for _, n := range longtest.Pick([]int{1, 2, 3, 10, 40}, []int{1, 2, 3, 10, 40, 100}) {
 		var p passes
 		last := map[int32]wire.ID{}
 		all := map[wire.ID]int32{}

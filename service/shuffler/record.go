@@ -45,6 +45,9 @@ type record struct {
 	// Enrolment is the signed enrolment that the round counts on, if a registrar may change the
 	// roster while the round is open.
 	Enrolment []byte `json:"enrolment,omitempty"`
+	// Payer names the round that is charged for this one's epoch in Once, as was known when this one was
+	// opened; empty or its own name: it is charged for itself.
+	Payer string `json:"payer,omitempty"`
 	// Bits is the number of a tag's leading bits that name a report's bucket in the stream of
 	// reports, fixed when the round was opened; 0: the stream is not dealt into buckets.
 	Bits int `json:"bits,omitempty"`

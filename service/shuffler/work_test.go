@@ -190,9 +190,9 @@ func TestAProcessDiesOrStallsInTheShuffling(t *testing.T) {
 					if some++; !longtest.On && some%5 != 0 {
 						continue
 					}
-					step := longtest.Pick(29, 3)
+					step := longtest.Pick(43, 3)
 					if r.plan.Bits > 2 { // it has many more operations
-						step = longtest.Pick(211, 17)
+						step = longtest.Pick(311, 17)
 					}
 					k := 1
 					for reached := true; reached; k += step {

@@ -1,6 +1,7 @@
 package pine
 
 import (
+	"bytes"
 	"encoding/binary"
 
 	"github.com/cloudflare/circl/simd/keccakf1600"
@@ -54,9 +55,14 @@ func newSponge() *sponge {
 	return s
 }
 
+var zeros [128]byte
+
 func (s *sponge) permute() {
 	if s.lanes == 4 {
 		s.four.Permute()
+		// Its AVX2 code leaves the upper halves of registers in use. Until they are cleared SSE
+		// instructions are slow, SHA-256 a hundred times. This search ends with clearing them.
+		bytes.IndexByte(zeros[:], 1)
 	} else {
 		s.two.Permute()
 	}

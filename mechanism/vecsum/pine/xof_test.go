@@ -2,7 +2,9 @@ package pine
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"testing"
 
 	"github.com/cloudflare/circl/simd/keccakf1600"
@@ -110,3 +112,19 @@ func TestFillLeavesOutLargeNumbers(t *testing.T) {
 type replayed struct{ left []byte }
 
 func (r *replayed) read(dst []byte) { r.left = r.left[copy(dst, r.left):] }
+
+// BenchmarkSHA256 is that of SHA-256 before a permutation and right after it, which must not slow it down.
+func BenchmarkSHA256(b *testing.B) {
+	x, s := make([]byte, 20000), newSponge()
+	for _, after := range []bool{false, true} {
+		b.Run(fmt.Sprint("after=", after), func(b *testing.B) {
+			b.SetBytes(int64(len(x)))
+			for b.Loop() {
+				if after {
+					s.permute()
+				}
+				sha256.Sum256(x)
+			}
+		})
+	}
+}
