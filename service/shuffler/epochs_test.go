@@ -143,11 +143,6 @@ func (l *ledgers) edit(key string, change func(map[string]any)) {
 	}
 }
 
-// older leaves out which round an epoch is charged with, as an older version did.
-func (l *ledgers) older() {
-	l.edit(keyEpoch([32]byte{1}), func(m map[string]any) { delete(m, "payer") })
-}
-
 // Where the ledger's head is told, an epoch of participation once is paid for by one charge: that of
 // its first round that is not void, or that trust local charges anyway. No batch is given before that charge was told, and all are after.
 func TestWhatPaysForAnEpoch(t *testing.T) {
@@ -325,20 +320,6 @@ func TestWhatPaysForAnEpoch(t *testing.T) {
 			l.paid(l.full(both(l.announced(2, 1))))
 			l.given(l.full(both(l.announced(3, 2))))
 			l.paid(l.full(both(l.announced(4, 2))))
-		},
-		"an older version, charged": func(l *ledgers) {
-			l.paid(l.ran(1, 0))
-			l.older()
-			l.given(l.ran(2, 1))
-			l.given(l.ran(3, 1))
-			l.paid(l.ran(4, 1))
-		},
-		"an older version, void": func(l *ledgers) {
-			l.isVoid(l.begun(1, 0))
-			l.older()
-			l.told(1)
-			l.paid(l.ran(2, 1))
-			l.given(l.ran(3, 2))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

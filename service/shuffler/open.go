@@ -1,7 +1,6 @@
 package shuffler
 
 import (
-	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -116,7 +115,7 @@ func (s *Service) open(ctx context.Context, signed []byte, now time.Time) error 
 	}
 	payer := ""
 	if ann.Participation == dp.Once {
-		if payer, err = s.makeEpoch(ctx, ann, name, last.Announcement, signer, enrolment.Roster); err != nil {
+		if payer, err = s.makeEpoch(ctx, ann, name, signer, enrolment.Roster); err != nil {
 			return err
 		}
 	}
@@ -201,7 +200,7 @@ type epoch struct {
 	Blocks int64    `json:"blocks"`
 	// Payer names the round that the epoch is charged with: its first one that is not void, or the
 	// last one while all are.
-	Payer string `json:"payer,omitempty"`
+	Payer string `json:"payer"`
 }
 
 // nextEpoch returns the number of a round's epoch, whether its draw was made, and the
@@ -221,8 +220,8 @@ func (s *Service) nextEpoch(ctx context.Context, ann wire.Announcement, roster [
 }
 
 // makeEpoch makes the draw of a round's epoch, unless it was made. It returns the name of the round
-// that the epoch is charged with, this one unless another may be; before names the task's last round.
-func (s *Service) makeEpoch(ctx context.Context, ann wire.Announcement, name, before string, signer ed25519.PublicKey, roster [32]byte) (payer string, err error) {
+// that the epoch is charged with, this one unless another may be.
+func (s *Service) makeEpoch(ctx context.Context, ann wire.Announcement, name string, signer ed25519.PublicKey, roster [32]byte) (payer string, err error) {
 	number, made, revision, err := s.nextEpoch(ctx, ann, roster)
 	if err != nil {
 		return "", err
@@ -235,7 +234,7 @@ func (s *Service) makeEpoch(ctx context.Context, ann wire.Announcement, name, be
 		if e.Epoch != number {
 			return "", errUnavailable // another process has begun the next one meanwhile
 		}
-		payer = cmp.Or(e.Payer, before) // an older version named none
+		payer = e.Payer
 		pays, err := s.mayPay(ctx, payer, signer)
 		if err != nil {
 			return "", err
