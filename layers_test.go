@@ -36,7 +36,7 @@ var inside = map[string][]string{
 	"mechanism": {"mechanism/vecsum/proved", "mechanism/vecsum/prio3", "mechanism/vecsum/pine", "mechanism/vecsum", "mechanism/toeplitz", "mechanism/randomizer", "mechanism/seed", "mechanism/sample", "mechanism/rng"},
 	"account":   {"account/audit", "account", "account/certificate"},
 	"learn":     {"learn/external", "learn/dataset/mnist", "learn/dataset", "learn/model", "learn/optimize", "learn/feature", "learn/schedule", "learn/statistic", "learn/model/internal/kernel"},
-	"protocol":  {"protocol/client", "protocol/shuffler", "protocol/coordinator", "protocol/ledger", "protocol/mechanism", "protocol/envelope", "protocol/bhttp", "protocol/token", "protocol/wire"},
+	"protocol":  {"protocol/client", "protocol/shuffler", "protocol/coordinator", "protocol/ledger", "protocol/mechanism", "protocol/envelope", "protocol/bhttp", "protocol/token/tokentest", "protocol/token", "protocol/wire"},
 	"page":      {"page/dashboard", "page/plan", "page/plan/wasm", "page/plan/ask", "page/report", "page/third_party/uplot"},
 	"run":       {"run/train", "run/solve", "run/measure", "run/simulate", "run/setting"},
 	"paper":     {"paper/experiment", "paper/figures"},

@@ -50,7 +50,10 @@ func issuerOf(t *testing.T, task wire.Task) *token.Issuer {
 	if i, ok := issuers.Load(name); ok {
 		return i.(*token.Issuer)
 	}
-	i := tokentest.Issuer(t, task.Population, wire.ID{1}, task.LastRound(), task.PerClient())
+	i, err := tokentest.Issuer(task.Population, wire.ID{1}, task.LastRound(), task.PerClient())
+	if err != nil {
+		t.Fatal(err)
+	}
 	issuers.Store(name, i)
 	return i
 }

@@ -46,7 +46,10 @@ func epochOf(t testing.TB, rounds, messages int64) *token.Issuer {
 	if i := epochs[[2]int64{rounds, messages}]; i != nil {
 		return i
 	}
-	i := tokentest.Issuer(t, wire.ID{1}, wire.ID{byte(rounds), byte(messages)}, rounds, messages)
+	i, err := tokentest.Issuer(wire.ID{1}, wire.ID{byte(rounds), byte(messages)}, rounds, messages)
+	if err != nil {
+		t.Fatal(err)
+	}
 	epochs[[2]int64{rounds, messages}] = i
 	return i
 }

@@ -9,7 +9,6 @@ import (
 	"encoding/binary"
 	"math/big"
 	"sync"
-	"testing"
 
 	"github.com/riffle-dp/riffle/protocol/token"
 	"github.com/riffle-dp/riffle/protocol/wire"
@@ -22,13 +21,14 @@ var (
 )
 
 // Issuer is token.Generate with keys that epochs of one test binary share.
-func Issuer(t testing.TB, population, epoch wire.ID, rounds, messages int64) *token.Issuer {
-	t.Helper()
+func Issuer(population, epoch wire.ID, rounds, messages int64) (*token.Issuer, error) {
 	mu.Lock()
 	defer mu.Unlock()
 	messages = max(1, messages)
 	for int64(len(keys)) < rounds*messages {
-		more(t)
+		if err := more(); err != nil {
+			return nil, err
+		}
 	}
 	b := append([]byte("riffle token keys 1\n"), population[:]...)
 	b = append(b, epoch[:]...)
@@ -36,19 +36,14 @@ func Issuer(t testing.TB, population, epoch wire.ID, rounds, messages int64) *to
 	for _, der := range keys[:rounds*messages] {
 		b = append(binary.LittleEndian.AppendUint32(b, uint32(len(der))), der...)
 	}
-	i, err := token.ParseSecret(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return i
+	return token.ParseSecret(b)
 }
 
 // more makes two primes, and a key of each with each of the others.
-func more(t testing.TB) {
-	t.Helper()
+func more() error {
 	fresh, err := rsa.GenerateKey(rand.Reader, 8*wire.TokenModulus)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	one, e := big.NewInt(1), big.NewInt(int64(fresh.E))
 	for _, p := range fresh.Primes {
@@ -59,4 +54,5 @@ func more(t testing.TB) {
 		}
 		primes = append(primes, p)
 	}
+	return nil
 }
