@@ -139,7 +139,7 @@ func TestKillAndResume(t *testing.T) {
 	population := longtest.Pick3("500", "1500", "4000")
 	who := longtest.Pick([]string{"--participation", "all"}, []string{"--participation", "check-in", "--gamma", "0.3"}) // whose costs take longer
 	args := func(out string) []string {
-		return append([]string{"train", "--data", data, "--rounds", "40", "--population", population, "--dropout", "0.1",
+		return append([]string{"train", "--data", data, "--rounds", longtest.Pick("24", "40"), "--population", population, "--dropout", "0.1",
 			"--checkpoint-every", "3", "--eval-every", "1", "--no-progress", "--out", out}, who...)
 	}
 	whole := filepath.Join(t.TempDir(), "whole")
@@ -161,7 +161,7 @@ func TestKillAndResume(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { ended <- cmd.Wait() }()
 			// It has made a checkpoint since it was resumed, so that the next try comes further.
-			at, alive := began+8+random.IntN(12), true
+			at, alive := began+6+random.IntN(8), true
 			until(t, "the run has come further or has ended", func() bool {
 				select {
 				case err := <-ended:
