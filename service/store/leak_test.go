@@ -13,6 +13,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
+
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 // cancelling is a reader whose first Read ends the write's context.
@@ -98,6 +100,7 @@ func TestCutObjectIsWhole(t *testing.T) {
 // The next that opens a store drops what a deletion that was cut short has left, and nothing at all if it cannot read
 // every entry: one of those may name it.
 func TestNothingNamedIsDropped(t *testing.T) {
+	longtest.Only(t, "waits for seconds of the clock")
 	c := config(t.TempDir())
 	must(t, Init(t.Context(), c))
 	s, err := Open(t.Context(), c)
@@ -156,6 +159,7 @@ func TestNothingNamedIsDropped(t *testing.T) {
 
 // An object whose content is gone is damaged: the store answers.
 func TestTornObject(t *testing.T) {
+	longtest.Only(t, "waits for seconds of the clock")
 	s := fresh(t)
 	must(t, s.PutObject(t.Context(), "torn", []byte("content")))
 	o, err := s.objects(t.Context())

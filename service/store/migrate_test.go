@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 // fill puts something of everything into a store.
@@ -62,6 +64,7 @@ func childMigrate(from, to string) error {
 }
 
 func TestMigrateSurvivesKills(t *testing.T) {
+	longtest.Only(t, "kills processes")
 	ctx := t.Context()
 	from, to := fresh(t), config(t.TempDir())
 	fill(t, from)
@@ -185,6 +188,7 @@ func TestMigrateRefuses(t *testing.T) {
 }
 
 func TestMigrateIntoACluster(t *testing.T) {
+	longtest.Only(t, "starts a cluster")
 	if testing.Short() {
 		t.Skip("three servers")
 	}

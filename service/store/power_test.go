@@ -158,6 +158,7 @@ func TestPowerFailureAfterAKill(t *testing.T) {
 // TestPowerFailures holds for each state in which a power failure may leave an embedded store: it opens;
 // what was acknowledged is there and what was removed is not; and it takes what comes next.
 func TestPowerFailures(t *testing.T) {
+	longtest.Only(t, "traces processes")
 	root := t.TempDir()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childEnv+"=power|"+root)

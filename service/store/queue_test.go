@@ -13,6 +13,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 func newQueue(t testing.TB, s *Store, c QueueConfig) *Queue {
@@ -124,6 +126,7 @@ func TestQueue(t *testing.T) {
 // An item goes to another worker when its own is silent. One that was given back goes on at once; one that nobody finishes is given up with a result that
 // says so.
 func TestQueueGivesItemsAgain(t *testing.T) {
+	longtest.Only(t, "waits for seconds of the clock")
 	s := fresh(t)
 	q := newQueue(t, s, QueueConfig{AckWait: 400 * time.Millisecond, Deliveries: 3})
 	must(t, q.Put(t.Context(), "a.0", []byte("x")))
@@ -219,6 +222,7 @@ accounts: {
 // not the ledger, not the keys, not other queues, not what the broker answers to the coordinator; and
 // no answer to it goes anywhere but to itself.
 func TestQueueWorkersPermissions(t *testing.T) {
+	longtest.Only(t, "waits for seconds of the clock")
 	own, worker := &server.User{Username: "coordinator", Password: "c"}, &server.User{Username: "worker", Password: "w"}
 	file, allowed := filepath.Join(t.TempDir(), "nats.conf"), PermittedSubjects("coordinator", "opening", "riffle.api")
 	must(t, os.WriteFile(file, fmt.Appendf(nil, accounts, t.TempDir(), `"`+strings.Join(allowed, `", "`)+`"`), 0o600))
