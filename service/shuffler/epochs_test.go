@@ -2,7 +2,6 @@ package shuffler
 
 import (
 	"crypto/ed25519"
-	"encoding/json"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -124,23 +123,6 @@ func (l *ledgers) restart() {
 	l.stop()
 	l.c.Store = l.w.config().Store // of the disk as it is now
 	l.node = l.w.start(l.c)
-}
-
-// edit changes a stored value.
-func (l *ledgers) edit(key string, change func(map[string]any)) {
-	l.w.t.Helper()
-	d := l.w.disk
-	d.Lock()
-	defer d.Unlock()
-	m := map[string]any{}
-	err := json.Unmarshal(d.Values[key], &m)
-	if err != nil {
-		l.w.t.Fatal(err)
-	}
-	change(m)
-	if d.Values[key], err = json.Marshal(m); err != nil {
-		l.w.t.Fatal(err)
-	}
 }
 
 // Where the ledger's head is told, an epoch of participation once is paid for by one charge: that of
