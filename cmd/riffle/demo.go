@@ -167,6 +167,9 @@ client, which learns from them. It says how to open the page, and waits for the 
 			} else if n < 2 {
 				return usage("--clients %d and --external %d make %s: a round needs two", d.Clients, d.External, counted(n, "client"))
 			}
+			if entries, err := os.ReadDir(out); out != "" && err == nil && len(entries) > 0 {
+				return usage("--out %s is not empty (--resume continues a demo)", out)
+			}
 			if err := d.settle(cmd.Context(), task, eps0, epsilon, gamma, k, guard); err != nil {
 				return err
 			}
@@ -185,8 +188,6 @@ client, which learns from them. It says how to open the page, and waits for the 
 			var err error
 			if fresh {
 				out, err = os.MkdirTemp("", "riffle-demo-")
-			} else if entries, dirErr := os.ReadDir(out); dirErr == nil && len(entries) > 0 {
-				return usage("--out %s is not empty (--resume continues a demo)", out)
 			} else {
 				err = os.MkdirAll(out, 0o700)
 			}
@@ -267,10 +268,6 @@ func (d *demo) settle(ctx context.Context, task train.PrivacyConfig, eps0, epsil
 		if err := d.describe(ctx, &c); err != nil {
 			return err
 		}
-	} else if images, _, err := train.LoadImages(train.Config{DataConfig: train.DataConfig{Data: d.Data}}); err != nil {
-		return err
-	} else if c.PerClient = int64(images.Len()) / n; c.PerClient < 1 {
-		c.PerClient = 1 // more clients than images, so an image stands for several
 	}
 	switch {
 	case d.Trust.Is(dp.LocallyPrivate):
@@ -305,8 +302,15 @@ func (d *demo) settle(ctx context.Context, task train.PrivacyConfig, eps0, epsil
 	if k != 0 && c.K == 0 {
 		return usage("--k goes with --participation sampled or once")
 	}
-	if err := c.Check(); err != nil {
+	if err := c.Check(); err != nil { // first: reading images takes longer
 		return err
+	}
+	if d.Gradients == "" {
+		images, _, err := train.LoadImages(train.Config{DataConfig: train.DataConfig{Data: d.Data}})
+		if err != nil {
+			return err
+		}
+		c.PerClient = max(1, int64(images.Len())/n) // with more clients than images, an image stands for several
 	}
 	if err := d.fix(c); err != nil || !d.Measure {
 		return err

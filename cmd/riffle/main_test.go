@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -33,9 +34,15 @@ func TestMain(m *testing.M) {
 	}})
 }
 
+// digits is MNIST, read once.
+var digits = sync.OnceValues(func() (sets [2]*dataset.Images, err error) {
+	sets[0], sets[1], err = mnist.Load()
+	return sets, err
+})
+
 // tiny writes a small data set cut from MNIST as an IDX folder.
 func tiny(dir string, trainSize, testSize int, zipped bool) error {
-	trainSet, testSet, err := mnist.Load()
+	sets, err := digits()
 	if err != nil {
 		return err
 	}
@@ -46,11 +53,11 @@ func tiny(dir string, trainSize, testSize int, zipped bool) error {
 		}
 		return im.Subset(index)
 	}
-	a, err := cut(trainSet, trainSize)
+	a, err := cut(sets[0], trainSize)
 	if err != nil {
 		return err
 	}
-	b, err := cut(testSet, testSize)
+	b, err := cut(sets[1], testSize)
 	if err != nil {
 		return err
 	}
@@ -139,7 +146,7 @@ func TestKillAndResume(t *testing.T) {
 	population := longtest.Pick3("500", "1500", "4000")
 	who := longtest.Pick([]string{"--participation", "all"}, []string{"--participation", "check-in", "--gamma", "0.3"}) // whose costs take longer
 	args := func(out string) []string {
-		return append([]string{"train", "--data", data, "--rounds", longtest.Pick("24", "40"), "--population", population, "--dropout", "0.1",
+		return append([]string{"train", "--data", data, "--rounds", longtest.Pick("16", "40"), "--population", population, "--dropout", "0.1",
 			"--checkpoint-every", "3", "--eval-every", "1", "--no-progress", "--out", out}, who...)
 	}
 	whole := filepath.Join(t.TempDir(), "whole")

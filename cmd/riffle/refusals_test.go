@@ -21,9 +21,7 @@ import (
 // TestWhatIsNotBelieved stops a deployment after its rounds and starts servers and
 // clients on what an operator, a backup or an attacker could have made of its files.
 func TestWhatIsNotBelieved(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs processes; the services have their own tests")
-	}
+	longtest.Only(t, "opens real stores; the services have their own tests")
 	// Further rounds follow the copy of the first ones, also if the coordinator stops late. They are odd
 	// in number, so that the middle of the ledger is that of an entry.
 	d := deploy(t, scenario{clients: 6, processes: 1, rounds: 9})

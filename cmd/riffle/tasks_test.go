@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/train"
 	"github.com/riffle-dp/riffle/service/config"
@@ -61,9 +62,7 @@ func createKey(t *testing.T, c config.Coordinator, key string, value []byte) {
 // they are created, shown and left alone when a store has them, removed when they are
 // asked to be. Others run all the while.
 func TestOneTaskStopsNoOther(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs processes")
-	}
+	longtest.Only(t, "opens real stores; the coordinator has its own tests")
 	dir := shortDir(t)
 	data := filepath.Join(dir, "images")
 	if err := tiny(data, 120, 60, false); err != nil {

@@ -46,31 +46,35 @@ type sum interface {
 	merge(sum) error
 }
 
-func newProtection(ctx context.Context, c Config, method optimize.Method, dim int) (protection, error) {
+// checkProtection says whether the trust, who adds the noise and the method go together. It needs no data.
+func checkProtection(c Config, method optimize.Method) error {
 	if !c.Trust.Is(dp.Known) {
-		return nil, fmt.Errorf("solve: trust %q must be one of %s", c.Trust, strings.Join(dp.TrustNames(dp.Known), ", "))
+		return fmt.Errorf("solve: trust %q must be one of %s", c.Trust, strings.Join(dp.TrustNames(dp.Known), ", "))
 	}
-	streamed := method.Name == "pan-private"
-	if streamed && c.Trust.Is(dp.Protecting|dp.Uncurated) {
-		return nil, fmt.Errorf("solve: optimizer pan-private hides an aggregator's memory, and with trust %s that holds nothing but protected reports: central or none", c.Trust)
+	if method.Name == "pan-private" && c.Trust.Is(dp.Protecting|dp.Uncurated) {
+		return fmt.Errorf("solve: optimizer pan-private hides an aggregator's memory, and with trust %s that holds nothing but protected reports: central or none", c.Trust)
 	}
 	who, _ := c.Trust.Defaults()
-	switch c.NoiseBy {
-	case "", vecsum.ByClients:
-	case vecsum.ByAggregators:
-		if !c.Trust.Is(dp.SumsOnly) {
-			return nil, fmt.Errorf("solve: noise-by %s goes with sums, trust %s, not %s", c.NoiseBy, dp.AnyTrust(dp.SumsOnly), c.Trust)
-		}
-		if who == dp.CheckIn {
-			break
-		}
+	switch byAggregators := c.NoiseBy == vecsum.ByAggregators; {
+	case c.NoiseBy != "" && c.NoiseBy != vecsum.ByClients && !byAggregators:
+		return fmt.Errorf("solve: noise-by %q must be %s or %s", c.NoiseBy, vecsum.ByClients, vecsum.ByAggregators)
+	case byAggregators && !c.Trust.Is(dp.SumsOnly):
+		return fmt.Errorf("solve: noise-by %s goes with sums, trust %s, not %s", c.NoiseBy, dp.AnyTrust(dp.SumsOnly), c.Trust)
+	case c.Trust.Is(dp.SumsOnly) && who == dp.CheckIn && method.Participation == dp.All:
+		return fmt.Errorf("solve: optimizer %s asks every client in every round: there are no coins to check in by, as trust distributed has; trust vector-sum", method.Name)
+	}
+	return nil
+}
+
+// newProtection returns the protection of a configuration that checkProtection allowed.
+func newProtection(ctx context.Context, c Config, method optimize.Method, dim int) (protection, error) {
+	who, _ := c.Trust.Defaults()
+	if c.NoiseBy == vecsum.ByAggregators && who != dp.CheckIn {
 		mu, err := gaussianBudget(c, vecsum.TailShare)
 		if err != nil {
 			return nil, err
 		}
 		return &aggregatedSum{config: c, dim: dim, mu: mu}, nil
-	default:
-		return nil, fmt.Errorf("solve: noise-by %q must be %s or %s", c.NoiseBy, vecsum.ByClients, vecsum.ByAggregators)
 	}
 	switch {
 	case !c.Trust.Is(dp.Protecting):
@@ -78,9 +82,6 @@ func newProtection(ctx context.Context, c Config, method optimize.Method, dim in
 	case c.Trust.Is(dp.LocallyPrivate):
 		return &reports{ctx: ctx, config: c, dim: dim}, nil
 	case c.Trust.Is(dp.SumsOnly) && who == dp.CheckIn:
-		if method.Participation == dp.All {
-			return nil, fmt.Errorf("solve: optimizer %s asks every client in every round: there are no coins to check in by, as trust distributed has; trust vector-sum", method.Name)
-		}
 		return &checkIn{ctx: ctx, vectorSum: vectorSum{config: c, dim: dim}}, nil
 	case c.Trust.Is(dp.SumsOnly):
 		mu, err := gaussianBudget(c, 1e-3)
@@ -89,7 +90,7 @@ func newProtection(ctx context.Context, c Config, method optimize.Method, dim in
 		}
 		return &vectorSum{config: c, dim: dim, mu: mu}, nil
 	}
-	if streamed {
+	if method.Name == "pan-private" {
 		return newStream(c, dim)
 	}
 	mu, err := gaussianBudget(c, 0)

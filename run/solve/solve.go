@@ -155,6 +155,16 @@ func Prepare(ctx context.Context, c Config) (*Setup, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
+	// What can be refused without data is: reading them may take long.
+	var method optimize.Method
+	if c.Optimizer != "" {
+		if method, err = optimize.FindMethod(c.Optimizer); err != nil {
+			return nil, err
+		}
+	}
+	if err := checkProtection(c, method); err != nil {
+		return nil, err
+	}
 	people, err := newPopulation(&c, loss)
 	if err != nil {
 		return nil, err
@@ -183,10 +193,9 @@ func Prepare(ctx context.Context, c Config) (*Setup, error) {
 		if c.Optimizer = "agd"; p.Smoothness == 0 {
 			c.Optimizer = "agd-smooth"
 		}
-	}
-	method, err := optimize.FindMethod(c.Optimizer)
-	if err != nil {
-		return nil, err
+		if method, err = optimize.FindMethod(c.Optimizer); err != nil {
+			return nil, err
+		}
 	}
 	if c.MaxRounds == 0 {
 		if c.MaxRounds = 20000; method.Participation == dp.All {
