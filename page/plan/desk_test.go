@@ -322,20 +322,12 @@ func TestManyQuestions(t *testing.T) {
 			results <- result{code, lines}
 		})
 	}
-	until := func(what string, f func() bool) {
-		t.Helper()
-		for end := time.Now().Add(time.Minute); !f(); time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatal(what)
-			}
-		}
-	}
 	ask(0)
-	until("the first does not begin", func() bool { return len(d.free) == 0 && d.waiting.Load() == 0 })
+	until(t, "the first does not begin", func() bool { return len(d.free) == 0 && d.waiting.Load() == 0 })
 	for n := range maxWaiting {
 		ask(1 + n)
 	}
-	until("the others do not wait", func() bool { return d.waiting.Load() == maxWaiting })
+	until(t, "the others do not wait", func() bool { return d.waiting.Load() == maxWaiting })
 	for n := range 3 {
 		refused := httptest.NewRecorder()
 		r := httptest.NewRequest(http.MethodPost, "/plan/ask", strings.NewReader(asked(100+n, go1)))
@@ -493,14 +485,9 @@ func TestIdleProcessEnds(t *testing.T) {
 	if code, lines := post(d, asked(1000, "quick")); code != 200 {
 		t.Fatalf("%d %q", code, lines)
 	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	until(t, "it goes on", func() bool {
 		p := <-d.free
 		d.free <- p
-		if p == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatal("it goes on")
-		}
-	}
+		return p == nil
+	})
 }

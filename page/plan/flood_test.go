@@ -2,6 +2,7 @@ package plan
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -80,9 +81,15 @@ func TestFloodOfStreams(t *testing.T) {
 	}
 	client.CloseIdleConnections()
 	server.Close()
-	for end := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
+	until(t, fmt.Sprintf("more than the %d goroutines before", before), func() bool { return runtime.NumGoroutine() <= before })
+}
+
+// until looks again and again: a process gives no sign when it waits or has ended.
+func until(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !f(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+			t.Fatal(what)
 		}
 	}
 }
