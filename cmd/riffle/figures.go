@@ -103,6 +103,9 @@ func (f figureFlags) run(cmd *cobra.Command, recorded fs.FS, plan sitePlan) erro
 		return usage("--site %s contradicts --out %s: a site has the figures too", f.site, f.out)
 	case f.site != "":
 		dir = f.site
+		if info, err := os.Stat(dir); err == nil && !info.IsDir() { // before anything is compiled
+			return usage("--site %s: not a directory", dir)
+		}
 	case f.out == "":
 		return usage("--out DIR says where to write (--list lists the figures)")
 	}
