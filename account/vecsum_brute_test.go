@@ -301,7 +301,7 @@ func TestSumOrderOfRandomSettings(t *testing.T) {
 		}
 		return reply.Upper.Eps
 	}
-	for done := 0; done < 40; {
+	for done := 0; done < longtest.Pick(20, 40); {
 		q, ok := randomSum(r)
 		if !ok {
 			continue
