@@ -60,10 +60,10 @@ func askAnything(t *testing.T, more int) {
 }
 
 // TestAskTiny asks likewise at an ε₀ so small that e^ε₀ − 1 has few digits left, or none: where
-// a formula subtracts exponentials its ε was below a lower bound. The first two seeds are such.
+// a formula subtracts exponentials its ε was below a lower bound. The first two seeds are such, and by default there are no others.
 func TestAskTiny(t *testing.T) {
 	seeds := []uint64{18327750425290017328, 8188959090371677654}
-	for range longtest.Pick3(5, 60, 600) {
+	for range longtest.Pick3(0, 60, 600) {
 		seeds = append(seeds, rand.Uint64())
 	}
 	for _, seed := range seeds {

@@ -167,7 +167,10 @@ func TestPaperExtremes(t *testing.T) {
 			if ask {
 				q.AskDelta, q.Eps, q.Delta = true, .3*q.Eps0*math.Sqrt(float64(q.Rounds)), 0
 			}
-			for _, m := range ofLiterature() {
+			for j, m := range ofLiterature() {
+				if !longtest.On && (i+j)%3 == 2 {
+					continue
+				}
 				b := one(t, q, m.ID)
 				if !b.Applies {
 					if b.Note == "" || strings.Contains(b.Note, "not a number") {

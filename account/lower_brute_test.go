@@ -43,12 +43,13 @@ func TestLowerBoundsAgainstTheirMechanism(t *testing.T) {
 						"lower-rr3": tinyRound(tinyMechanism(nil, 3, eps0), 0, 1, constant(n-1, 2), weight),
 						"lower-rr2": tinyRound(tinyMechanism(nil, 2, eps0), 0, 1, constant(n-1, 0), weight),
 					}
+					posing := map[float64]float64{} // an upper bound on ε at each δ, for both mechanisms
 					for name, one := range exact {
 						truth := one
 						for range T - 1 {
 							truth = truth.then(one)
 						}
-						for _, delta := range []float64{1e-6, 1e-3, 0.05, 0.3} {
+						for _, delta := range longtest.Pick([]float64{1e-3, 0.05, 0.3}, []float64{1e-6, 1e-3, 0.05, 0.3}) {
 							q.Delta, q.AskDelta, q.Eps = delta, false, 0
 							b, ok := listed(t, q, name)
 							if !ok || b.Eps == 0 {
@@ -60,10 +61,16 @@ func TestLowerBoundsAgainstTheirMechanism(t *testing.T) {
 								t.Errorf("%s %+v: eps >= %v at delta = %v, but the mechanism has delta %v there", name, q, b.Eps, delta, d)
 							}
 							// An upper bound posing as a lower one is found out.
-							if u, err := account.Answer(context.Background(), q, "blanket-rdp"); err == nil && u.Upper != nil {
-								if truth.delta(u.Upper.Eps*(1-1e-9)) < delta*(1-1e-9) {
-									caught++
+							u, asked := posing[delta]
+							if !asked {
+								u = math.NaN()
+								if reply, err := account.Answer(context.Background(), q, "blanket-rdp"); err == nil && reply.Upper != nil {
+									u = reply.Upper.Eps
 								}
+								posing[delta] = u
+							}
+							if truth.delta(u*(1-1e-9)) < delta*(1-1e-9) {
+								caught++
 							}
 						}
 						for _, f := range []float64{0, 0.2, 0.7} {

@@ -127,14 +127,22 @@ type outcome struct{ p, q float64 }
 // others' end; void rounds are one outcome, in which nothing is learnt.
 func (w world) outcomes(s vecsum.Params) (out []outcome) {
 	void := 1.
+	laws := map[int64][]float64{} // of so many bits
 	for _, c := range w.cohorts {
 		void -= c.prob
 		bits := c.noise * s.Noise.Bits
-		at := func(x int64) float64 { return math.Exp(tail.LogPMF(bits, x, .5, .5)) }
 		// Noise beyond 12 deviations has 1e-33 of the mass: left out is less δ.
 		reach := int64(6*math.Sqrt(float64(bits))) + 2
-		for x := max(0, bits/2-reach); x <= min(bits+s.Grid, bits/2+reach+s.Grid); x++ {
-			q, shifted := at(x), at(x-s.Grid)
+		from, to := max(0, bits/2-reach), min(bits+s.Grid, bits/2+reach+s.Grid)
+		law := laws[bits]
+		if law == nil {
+			for x := from - s.Grid; x <= to; x++ {
+				law = append(law, math.Exp(tail.LogPMF(bits, x, .5, .5)))
+			}
+			laws[bits] = law
+		}
+		for i := range law[s.Grid:] {
+			q, shifted := law[int64(i)+s.Grid], law[i]
 			out = append(out, outcome{c.prob * ((1-c.included)*q + c.included*shifted), c.prob * q})
 		}
 	}
@@ -301,7 +309,7 @@ func TestSumOrderOfRandomSettings(t *testing.T) {
 		}
 		return reply.Upper.Eps
 	}
-	for done := 0; done < 40; {
+	for done := 0; done < longtest.Pick(20, 40); {
 		q, ok := randomSum(r)
 		if !ok {
 			continue

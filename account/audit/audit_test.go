@@ -72,7 +72,7 @@ func TestSeedsStand(t *testing.T) {
 		m := must(randomizer.New(name, randomizer.Config{Dim: 9, Radius: 1, Eps0: 2, Encoding: randomizer.Seed}))
 		for _, face := range []randomizer.Mechanism{m, randomizer.ForRound(m, [32]byte{3})} {
 			// The claim changes nothing but what it is compared with.
-			if r := run(t, face, 1.4, 100_000); !r.Refuted || r.LowerBound < 1.5 || r.LowerBound > m.Event().Eps0 {
+			if r := run(t, face, 1.4, longtest.Pick[int64](70_000, 100_000)); !r.Refuted || r.LowerBound < 1.5 || r.LowerBound > m.Event().Eps0 {
 				t.Errorf("%s, %d bits, a claim of 1.4: %+v", name, face.Facts().Bits, r)
 			}
 		}

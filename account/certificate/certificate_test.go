@@ -43,8 +43,9 @@ var (
 	fewSampled = account.Query{Participation: dp.Sampled, Eps0: 2, Population: 1e3, Reports: 6, Rounds: 20, Delta: 1e-3}
 
 	sampled = account.Query{Participation: dp.Sampled, Eps0: 2, Population: 1e4, Reports: 60, Rounds: 200, Delta: 1e-6}
-	checkIn = account.Query{Participation: dp.CheckIn, Eps0: 1, Population: 200, Gamma: .1, Rounds: 15, Delta: 1e-4}
-	removal = account.Query{Trust: dp.Distributed, Adjacency: dp.AddRemoveOne, Class: dp.Gaussian, Participation: dp.CheckIn, Sigma: 4, Population: 12, Gamma: .5, Rounds: 6, Delta: .05}
+	checkIn = account.Query{Participation: dp.CheckIn, Eps0: 1, Population: longtest.Pick[int64](20, 200), Gamma: .1, Rounds: longtest.Pick[int64](5, 15), Delta: longtest.Pick(1e-3, 1e-4)}
+	removal = account.Query{Trust: dp.Distributed, Adjacency: dp.AddRemoveOne, Class: dp.Gaussian, Participation: dp.CheckIn, Sigma: 4, Population: longtest.Pick[int64](7, 12), Gamma: .5,
+		Rounds: longtest.Pick[int64](4, 6), Delta: longtest.Pick(.08, .05)}
 	dropout = account.Query{Participation: dp.Sampled, Eps0: 1, Population: 80, Reports: 15, Dropout: .3, Rounds: 8, Delta: 1e-4}
 )
 
@@ -55,12 +56,11 @@ func TestWrittenCertificatesVerify(t *testing.T) {
 		m string
 	}
 	few := []written{
-		{sampled, ""}, {account.Query{Participation: dp.CheckIn, Eps0: 1, Population: 20, Gamma: .1, Rounds: 5, Delta: 1e-3}, ""}, {dropout, ""}, {removal, ""}, {sampled, certificate.ClonesPLD}, {sampled, certificate.Basic},
+		{sampled, ""}, {checkIn, ""}, {dropout, ""}, {removal, ""}, {sampled, certificate.ClonesPLD}, {sampled, certificate.Basic},
 		{account.Query{Participation: dp.All, Eps0: 1, Population: 3, Rounds: 2, Eps: .7, AskDelta: true}, ""},
 		{account.Query{Trust: dp.Local, Participation: dp.Once, Eps0: 1, Population: 9, Reports: 3, Rounds: 2, Delta: 1e-3}, ""},
 	}
 	all := append([]written{
-		{checkIn, ""},
 		{account.Query{Participation: dp.All, Eps0: 3, Population: 500, Rounds: 30, Delta: 1e-5}, ""},
 		{account.Query{Participation: dp.All, Eps0: 3, Population: 500, Rounds: 1, Delta: 1e-5}, certificate.BlanketPLD},
 		{account.Query{Participation: dp.Once, Eps0: 2, Population: 1e4, Reports: 100, Rounds: 50, Delta: 1e-5}, ""},

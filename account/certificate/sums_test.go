@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 var sumQueries = []struct {
@@ -147,7 +148,6 @@ func TestSumsAgainstEveryOutcome(t *testing.T) {
 		coarse.Round = &Round{Infinite: 0x1p-60, Clones: 1, Reports: []int64{2}}
 		unaware := d
 		if c.query.thinned() {
-			unaware.Round = d.Round
 			d.Round = &Round{Infinite: 0x1p-60, Clones: 1, Reports: every(c.query.N), Drawn: every(c.query.N)}
 			coarse.Round.Drawn = []int64{2, 4}
 		}
@@ -163,9 +163,11 @@ func TestSumsAgainstEveryOutcome(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all, err := unaware.curve(context.Background(), g) // in one block of those drawn, if they are thinned
-		if err != nil {
-			t.Fatal(err)
+		all := exact
+		if c.query.thinned() { // in one block of those drawn
+			if all, err = unaware.curve(context.Background(), g); err != nil {
+				t.Fatal(err)
+			}
 		}
 		rays := bruteRays(c.method, c.query)
 		for i := range g {
@@ -234,7 +236,7 @@ func TestStepsThatAreNotWhatTheySay(t *testing.T) {
 
 // The sum of many fair coins is nearly normal, for any number of them.
 func TestSumsOfManyReports(t *testing.T) {
-	for _, k := range []int64{1, 2, 1000, 1023, 1e6, 1e12 + 1} {
+	for _, k := range longtest.Pick([]int64{1, 2, 1023, 1e12 + 1}, []int64{1, 2, 1000, 1023, 1e6, 1e12 + 1}) {
 		const a, step = .1, .25
 		// X is ±step with probability a each: a pair with p − q = ±step at G = 1.
 		rays := []ray{{real(a), real(1 + step), real(1)}, {real(a), real(1), real(1 + step)}}

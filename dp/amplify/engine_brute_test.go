@@ -2,6 +2,7 @@ package amplify_test
 
 import (
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 )
@@ -104,16 +105,17 @@ func histogram(rows [][]float64) []float64 {
 // subsets lists all k-subsets of 0..n-1.
 func subsets(n, k int) [][]int {
 	var out [][]int
-	for mask := range 1 << n {
-		var s []int
+	for mask := range uint(1) << n {
+		if bits.OnesCount(mask) != k {
+			continue
+		}
+		s := make([]int, 0, k)
 		for i := range n {
 			if mask>>i&1 == 1 {
 				s = append(s, i)
 			}
 		}
-		if len(s) == k {
-			out = append(out, s)
-		}
+		out = append(out, s)
 	}
 	return out
 }

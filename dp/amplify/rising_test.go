@@ -60,10 +60,17 @@ func goldenSteps(t *testing.T, row []string) (k int64, s Steps) {
 func TestRisingGolden(t *testing.T) {
 	pairs := map[string]dp.Pair{}
 	most := map[string]float64{}
+	seen, last := 0, ""
 	for _, row := range golden.Rows(t, "rising.tsv", 150) {
 		k, s := goldenSteps(t, row)
 		where := strings.Join(row, " ")
 		key := strings.Join(row[1:4], " ")
+		if key != last {
+			seen, last = seen+1, key
+		}
+		if !longtest.On && seen/12%2 != seen%2 {
+			continue // of four laws at twelve k each, half
+		}
 		p, ok := pairs[key]
 		if !ok {
 			p = wholeRound(t, s, k)
@@ -133,17 +140,20 @@ func TestRisingCountsAgree(t *testing.T) {
 			if len(s.Tails) > 3 && k > longtest.Pick[int64](2, 25) {
 				continue
 			}
-			if !longtest.On && ((i%2 == 0) != (k == 2) || i == 0) {
+			if !longtest.On && ((i == 4) != (k == 2) || i == 0) {
 				continue // each other law with one k
 			}
 			few, many := newRising(law, k, true), newRising(law, k, true)
 			few.few, many.few = math.MaxInt64, 0
 			a := roundOf(few, k, 1)
 			b := roundOf(many, k, 1)
+			var at []float64
 			for _, share := range []float64{0, .02, .1, .3, .6, .9} {
-				eps := share * law.eps0
+				at = append(at, share*law.eps0)
+			}
+			for i, exact := range bruteRising(law, k, at) {
+				eps := at[i]
 				// The enumeration is exact but for moving outcomes to nodes.
-				exact := bruteRising(law, k, eps)
 				for name, p := range map[string]dp.Pair{"enumerated": a, "inverted": b} {
 					got := deltaOf(p, eps)
 					if !(got >= exact*(1-1e-10)-1e-18) {
@@ -158,11 +168,11 @@ func TestRisingCountsAgree(t *testing.T) {
 	}
 }
 
-// bruteRising is δ of the pair: E(m(1−g) + w(A − gB))₊/k over all m, A and B.
-func bruteRising(law *risingLaw, k int64, eps float64) float64 {
+// bruteRising is δ of the pair at each ε: E(m(1−g) + w(A − gB))₊/k over all m, A and B.
+func bruteRising(law *risingLaw, k int64, eps []float64) []float64 {
 	type sums struct{ a, b int }
 	at := map[sums]float64{{}: 1} // after m reports of the common part
-	choose, sum := 1., 0.
+	choose, out := 1., make([]float64, len(eps))
 	for m := int64(1); m <= k; m++ {
 		next := map[sums]float64{}
 		for s, p := range at {
@@ -176,13 +186,15 @@ func bruteRising(law *risingLaw, k int64, eps float64) float64 {
 		}
 		at = next
 		choose *= float64(k-m+1) / float64(m)
-		weight := choose * math.Pow(law.common, float64(m)) * math.Pow(1-law.common, float64(k-m))
-		over := math.Expm1(eps)
-		for s, p := range at {
-			sum += weight * p * math.Max(0, law.height*float64(s.a-s.b)-over*(float64(m)+law.height*float64(s.b)))
+		weight := choose * math.Pow(law.common, float64(m)) * math.Pow(1-law.common, float64(k-m)) / float64(k)
+		for i, e := range eps {
+			over := math.Expm1(e)
+			for s, p := range at {
+				out[i] += weight * p * math.Max(0, law.height*float64(s.a-s.b)-over*(float64(m)+law.height*float64(s.b)))
+			}
 		}
 	}
-	return sum / float64(k)
+	return out
 }
 
 // For many reports the round is nearly Gaussian, of μ² = χ/k: Rényi divergences at real orders
@@ -289,7 +301,7 @@ func TestRisingOrder(t *testing.T) {
 			t.Errorf("%s: %v, not above %v", name, more, base)
 		}
 	}
-	for _, k := range longtest.Pick([]int64{3, 125, 99999}, []int64{3, 30, 123, 125, 1000, 99999}) {
+	for _, k := range longtest.Pick([]int64{3, 99999}, []int64{3, 30, 123, 125, 1000, 99999}) {
 		a, b := wholeRound(t, normalSteps(2, 0, 1, 2), k), wholeRound(t, normalSteps(2, 0, 1, 2), 2*k)
 		c := wholeRound(t, normalSteps(2.1, 0, 1, 2), k)
 		for _, eps := range []float64{.01, .1, .5} {
@@ -342,7 +354,7 @@ func TestRisingOfRareScores(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	for _, k := range longtest.Pick([]int64{5, 1e12}, []int64{1, 5, 1e3, 1e12}) {
+	for _, k := range longtest.Pick([]int64{5}, []int64{1, 5, 1e3, 1e12}) {
 		p, err := must(Cap(1, 1e-300)).Round(FamilyRound{Population: k, Reports: k})
 		if err != nil || deltaOf(p, 0) > 1e-14 {
 			t.Errorf("k=%d: δ(0) = %v, %v", k, deltaOf(p, 0), err)

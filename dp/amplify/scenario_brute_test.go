@@ -17,11 +17,13 @@ const tolerance = 1e-12
 func excess(d pair, eps0 float64, claim curve) (gap, at float64) {
 	gap = math.Inf(-1)
 	d = d.merged()
-	for _, o := range []pair{d, d.swap()} {
-		for i := -14; i <= 14; i++ {
-			// Dense near 0, where sampled rounds live.
-			eps := 1.05 * eps0 * math.Copysign(math.Pow(math.Abs(float64(i))/14, 1.7), float64(i))
-			if g := o.hockey(eps) - claim(eps); g > gap || math.IsNaN(g) {
+	other := d.swap()
+	for i := -14; i <= 14; i++ {
+		// Dense near 0, where sampled rounds live.
+		eps := 1.05 * eps0 * math.Copysign(math.Pow(math.Abs(float64(i))/14, 1.7), float64(i))
+		most := claim(eps)
+		for _, o := range []pair{d, other} {
+			if g := o.hockey(eps) - most; g > gap || math.IsNaN(g) {
 				gap, at = g, eps
 				if math.IsNaN(g) {
 					return math.Inf(1), at

@@ -94,14 +94,21 @@ func heightCDF(dim int, t float64) float64 {
 	return newSphereCap(dim, math.Acos(-t)).mass
 }
 
-// heightQuantile inverts heightCDF by bisection.
+// heightQuantile inverts heightCDF: by bisection, then by secants that keep the bracket.
 func heightQuantile(dim int, p float64) float64 {
-	lo, hi := -1., 1.
-	for range 60 {
-		if mid := (lo + hi) / 2; heightCDF(dim, mid) < p {
-			lo = mid
-		} else {
-			hi = mid
+	lo, hi, below, above := -1., 1., -p, 1-p
+	for i := 0; hi-lo > 1e-14; i++ {
+		at := (lo + hi) / 2
+		if i > 10 && i%3 > 0 {
+			at = (lo*above - hi*below) / (above - below)
+		}
+		switch f := heightCDF(dim, at) - p; {
+		case math.Abs(f) < 1e-13*math.Min(p, 1-p):
+			return at
+		case f < 0:
+			lo, below = at, f
+		default:
+			hi, above = at, f
 		}
 	}
 	return (lo + hi) / 2

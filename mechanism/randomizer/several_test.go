@@ -152,8 +152,8 @@ func TestSeveralHaveTheLawOfSingles(t *testing.T) {
 					if p := differ(want, got); p < 1e-13 {
 						t.Errorf("%s: p = %.2g", name, p)
 					}
-					if count != 8 || dim != 20 || size != 1 {
-						continue
+					if count != 8 || dim != 20 || size != 1 || !longtest.On && k != 0 && k != 4 {
+						continue // by default, faults of one with seeds and of one with a few values
 					}
 					again := drawTotals(m, x, n, singles)
 					if p := differ(want, again); p < 1e-13 {

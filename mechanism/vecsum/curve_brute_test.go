@@ -124,7 +124,7 @@ func grids(p Params, yield func(counts []int64)) {
 func TestCurveAboveExact(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 0))
 	closest := map[NoiseKind]float64{}
-	for range longtest.Pick(500, 700) {
+	for range longtest.Pick(400, 700) {
 		p := Params{Users: 1 + r.Int64N(6), Honest: []float64{1, .34, .5, .67, .9}[r.IntN(5)], Dim: 1 + r.IntN(2), Radius: 1,
 			Grid: 1 + r.Int64N(6), Split: r.IntN(3) == 0}
 		p.MinUsers = 1 + r.Int64N(p.Users)

@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/mathext"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/mechanism/rng"
 )
 
@@ -96,7 +97,7 @@ func TestCountLaw(t *testing.T) {
 			}
 			reps := int64(20_000)
 			if path == 1 {
-				reps = 3000 // each makes a table
+				reps = longtest.Pick[int64](1500, 3000) // each makes a table
 			}
 			e := mustEncoder(t, p)
 			src := source(1, uint64(path), uint64(noise.Bits))

@@ -136,7 +136,7 @@ func TestNumbersInExplanations(t *testing.T) {
 // ACCOUNTING's golden points and those of the papers' texts, as the figures have
 // them.
 func TestGoldenPoints(t *testing.T) {
-	d, ctx := &desk{}, context.Background()
+	d, ctx := shared, context.Background()
 	for _, c := range []struct {
 		q      account.Query
 		method string

@@ -85,18 +85,21 @@ func TestCuratorIsTheAccountants(t *testing.T) {
 	}
 }
 
-// fewMessages leaves one message and eight for the time of a test.
+// three remembers the bounds of tests that draw three points.
+var three = &desk{points: 3}
+
+// fewMessages leaves one message and eight, and for curves the table's ε₀, for the time of a test.
 func fewMessages(t *testing.T) {
-	if all := messageCounts; !longtest.On {
-		messageCounts = []int64{1, 8}
-		t.Cleanup(func() { messageCounts = all })
+	if all, eps0 := messageCounts, singleEps0; !longtest.On {
+		messageCounts, singleEps0 = []int64{1, 8}, tableEps0
+		t.Cleanup(func() { messageCounts, singleEps0 = all, eps0 })
 	}
 }
 
 // Less noise relative to a curator's with each message more, at equal ε, and never less than his.
 func TestNoiseFalls(t *testing.T) {
 	fewMessages(t)
-	d := &desk{points: longtest.Pick(2, 3)}
+	d := three
 	by, err := noiseByEps0(context.Background(), d)
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +133,7 @@ func TestNoiseFalls(t *testing.T) {
 
 func TestNoiseTable(t *testing.T) {
 	fewMessages(t)
-	table, err := noiseTable(context.Background(), &desk{points: 3})
+	table, err := noiseTable(context.Background(), three)
 	if err != nil || len(table.Table.Rows) != 3*len(messageCounts) {
 		t.Fatalf("%d rows: %v", len(table.Table.Rows), err)
 	}

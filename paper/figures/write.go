@@ -29,6 +29,8 @@ type Config struct {
 	Plan string
 	// Begin, if not nil, is called before each figure.
 	Begin func(name string, number, of int)
+
+	points int // of a curve, for tests; 0: the figure's own number
 }
 
 // Drawn is a figure that was written.
@@ -53,7 +55,7 @@ func Write(ctx context.Context, c Config) ([]Drawn, error) {
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("figures: %w", err)
 	}
-	d := &desk{results: c.Results}
+	d := &desk{results: c.Results, points: c.points}
 	var out []Drawn
 	var failed error
 	for i, f := range list {

@@ -203,7 +203,7 @@ func TestIntervalsCover(t *testing.T) {
 		{"local", Config{Trust: dp.Local, Epsilon: 3}},
 		{"shuffle", Config{Trust: dp.Shuffle, Epsilon: 3}},
 	}
-	for _, asked := range []Asked{
+	for i, asked := range []Asked{
 		{Measure: "count", Where: "city=berlin"},
 		{Measure: "count", Column: "age"},
 		{Measure: "mean", Column: "age", Range: "0..100"},
@@ -214,7 +214,10 @@ func TestIntervalsCover(t *testing.T) {
 		{Measure: statistic.HeavyHitters, Column: "code"},
 		{Measure: statistic.LinearRegression, Column: "pay"},
 	} {
-		for _, w := range ways {
+		for j, w := range ways {
+			if !longtest.On && j > 0 && (i+j)%2 == 0 {
+				continue // every other question has this way
+			}
 			t.Run(fmt.Sprint(asked.Measure, " ", asked.Column, asked.Where, ", ", w.name), func(t *testing.T) {
 				q, c := statistic.Question{Measure: asked.Measure, Column: asked.Column}, w.Config
 				switch q.Measure {

@@ -23,10 +23,10 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/rng"
 )
 
-// networked answers a task's question as a network does: each client agrees to the task by its policy,
+// networked answers a task's question as a network does: each client has agreed to the terms,
 // reads its own row and draws its own noise, two aggregators sum its shares, and the coordinator keeps
 // what they add up to.
-func networked(t *testing.T, p *Plan, w wire.Task, data string, seed uint64) statistic.Answer {
+func networked(t *testing.T, p *Plan, w wire.Task, terms *roles.Terms, data string, seed uint64) statistic.Answer {
 	t.Helper()
 	id := wire.Digest(w)
 	c, err := p.Coordinator()
@@ -38,10 +38,6 @@ func networked(t *testing.T, p *Plan, w wire.Task, data string, seed uint64) sta
 		t.Fatal(err)
 	}
 	co, err := coordinator.New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	terms, err := roles.Policy{MaxEps0: 20, MaxEps: 50, Delta: 1e-3, MinReports: 2}.Agree(t.Context(), w)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,6 +166,10 @@ func TestTasksHaveTheLawOfTheCommand(t *testing.T) {
 		if p, err = OpenTask(w, p.Stored()); err != nil {
 			t.Fatal(err)
 		}
+		terms, err := roles.Policy{MaxEps0: 20, MaxEps: 50, Delta: 1e-3, MinReports: 2}.Agree(t.Context(), w)
+		if err != nil {
+			t.Fatal(err)
+		}
 		var far, near []float64
 		wide := func(a statistic.Answer) (x statistic.Interval, v float64) {
 			if a.Mean != nil {
@@ -179,7 +179,7 @@ func TestTasksHaveTheLawOfTheCommand(t *testing.T) {
 		}
 		var widths [2]float64
 		for seed := range reps {
-			x := networked(t, p, w, data, uint64(seed)+1e6)
+			x := networked(t, p, w, terms, data, uint64(seed)+1e6)
 			y, err := command.Run(t.Context(), RunConfig{Rows: rows, Seed: uint64(seed)})
 			if err != nil {
 				t.Fatal(err)

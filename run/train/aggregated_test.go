@@ -38,7 +38,7 @@ func TestNoiseByAggregatorsMeetsItsBudget(t *testing.T) {
 			c := aggregatedConfig()
 			change(&c)
 			if name == "check-in" && !longtest.On {
-				c.Rounds = 3
+				c.Population, c.Rounds = 100, 3
 			}
 			c = resolved(t, c)
 			m, err := c.newAggregatedSum(6)

@@ -268,7 +268,7 @@ func TestShopBeatsAConstant(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the race detector is slow, and other tests run the same code")
 	}
-	rows := longtest.Pick(6000, 50000)
+	rows := longtest.Pick(4000, 50000)
 	c := shop(t, rows)
 	c.Label, c.Drop, c.Classes = "bought", "id,name,amount", "no|yes"
 	got := metricsOf(t, c)

@@ -177,7 +177,7 @@ func isZero(x []float64) bool {
 // What the ledger charges is what a question to the accountant answers, for every
 // optimiser under every trust, and within the budget.
 func TestChargedIsWhatEpsSays(t *testing.T) {
-	data := people(t, 300)
+	data := people(t, longtest.Pick(150, 300))
 	for _, method := range optimize.Methods() {
 		for _, trust := range []string{"local", "shuffle", "vector-sum", "distributed"} {
 			if method.Name == "pan-private" || trust == "local" && method.Name != "agd" && method.Name != "gd" {
@@ -325,7 +325,7 @@ func TestConvexOptimizersRefuse(t *testing.T) {
 
 // What is given is kept, and what follows from it is not chosen otherwise.
 func TestOverridesAreKept(t *testing.T) {
-	data := people(t, 1000)
+	data := people(t, longtest.Pick(500, 1000))
 	for n, change := range []func(*Config){
 		func(c *Config) { c.K = 50 }, func(c *Config) { c.Rounds = 7 }, func(c *Config) { c.K, c.Rounds = 50, 7 },
 		func(c *Config) { c.Radius, c.LR = 3, "0.25" }, func(c *Config) { c.Clip = .5 },

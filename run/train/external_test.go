@@ -229,7 +229,7 @@ func TestExternalEverywhere(t *testing.T) {
 		"budget":             func(c *Config) { c.Trust, c.Epsilon, c.Eps0, c.Rounds = dp.Shuffle, 1, 1, 0 },
 		"fewer clients":      func(c *Config) { c.Trust, c.Population = dp.Shuffle, 321 },
 	} {
-		if slices.Contains([]string{"stepunit", "rinf", "r1", "distributed", "check-in"}, name) && !longtest.On {
+		if slices.Contains([]string{"stepunit", "messages", "rinf", "r1", "distributed", "check-in"}, name) && !longtest.On {
 			continue // runs of tables have them
 		}
 		t.Run(name, func(t *testing.T) {

@@ -50,7 +50,7 @@ func TestReportsMeetTheirBudget(t *testing.T) {
 		"drawn messages":  func(c *Config) { c.Messages, c.Participation, c.K = 4, "sampled", 15000 },
 		"laplace, 1 norm": func(c *Config) { c.Randomizer = "laplace" },
 	} {
-		if !longtest.On && (name == "laplace, 1 norm" || name == "rounds solved" || name == "seeds" || name == "messages") {
+		if !longtest.On && (name == "laplace, 1 norm" || name == "stepunit" || name == "rounds solved" || name == "seeds" || name == "messages") {
 			continue // other tests of their kinds are quicker
 		}
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestVectorSumMeetsItsBudget(t *testing.T) {
 			c := summedConfig()
 			change(&c)
 			if !longtest.On && (name == "dropout" || name == "check-in") {
-				c.Population = 80
+				c.Population = 40
 			}
 			c = resolved(t, c)
 			m, err := c.newVectorSum(6)
