@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 
@@ -33,4 +34,37 @@ func TestCheckNamesObjects(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An fsck compares what a state counts with its rounds, its task and the ledger.
+func TestCheckCounts(t *testing.T) {
+	for _, c := range []struct {
+		p                      dp.Participation
+		round                  int64
+		released, void, failed int64
+		charges                int64
+		problems               int
+	}{
+		{dp.All, 0, 0, 0, 0, 0, 0},
+		{dp.All, 4, 2, 1, 1, 3, 0},
+		{dp.All, 4, 2, 1, 1, 4, 0}, // one is charged, and has not ended
+		{dp.All, 4, 2, 1, 1, 2, 1},
+		{dp.All, 5, 2, 1, 1, 3, 1},
+		{dp.All, 3, 2, 1, 1, 3, 1},
+		{dp.All, 4, 2, 0, 2, 4, 1}, // of three rounds
+		{dp.All, 16, 3, 13, 0, 3, 0},
+		{dp.All, 17, 3, 14, 0, 3, 1},
+		{dp.Once, 3, 2, 0, 1, 1, 0},
+		{dp.Once, 3, 2, 0, 1, 0, 1},
+		{dp.Once, 4, 2, 1, 1, 1, 1},
+		{dp.Once, 1, 0, 1, 0, 0, 0},
+	} {
+		r := runner{task: wire.Task{Rounds: 3, Participation: c.p}}
+		r.record.Round, r.record.Counts = c.round, wire.Counts{Released: c.released, Void: c.void, Failed: c.failed}
+		var found []string
+		r.checkCounts(c.charges, func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) })
+		if len(found) != c.problems {
+			t.Errorf("%+v: %q", c, found)
+		}
+	}
 }

@@ -50,6 +50,9 @@ func TestEndedTaskWithoutItsData(t *testing.T) {
 		if b := tasksOf(p); strings.Contains(b, fmt.Sprintf("%x", wire.Digest(w.task))) {
 			t.Errorf("clients are still shown it: %s", b)
 		}
+		if code, _, _ := get(t, p.Handler(), fmt.Sprintf("/v1/rounds/%x/closed", wire.Digest(w.sh.Opened[0]))); code != http.StatusOK {
+			t.Errorf("the word on its first round: %d", code)
+		}
 		if err := p.Remove(t.Context(), wire.Digest(w.task)); !errors.Is(err, ErrCharged) {
 			t.Errorf("a task that was charged is removed: %v", err)
 		}
