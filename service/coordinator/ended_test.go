@@ -13,6 +13,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/lab/memory"
 )
 
 // tasksOf is what clients are shown.
@@ -124,6 +125,30 @@ func TestEndedTaskWithoutItsData(t *testing.T) {
 		p.stop()
 		if err := <-p.done; err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// A task that has ended is shown when it can be read. Until then it is read again and again, with longer and longer
+// pauses.
+func TestEndedTaskIsReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Shuffle, dp.All, small)
+		w.check(w.run())
+		begun, failed := time.Now(), 0
+		s := w.run(func(c *Config) {
+			c.Tasks[0] = Job{Signed: w.config.Signed, Budget: w.config.Budget, Ended: true}
+			c.Backoff = time.Second
+			c.Store = &memory.Store{Disk: w.disk.Disk, Do: memory.Failing(func(op string, _ bool) error {
+				if op != "get task" || failed == 4 {
+					return nil
+				}
+				failed++
+				return errors.New("not now")
+			})}
+		})
+		if took := time.Since(begun); s.State != Done || failed != 4 || took < 15*time.Second {
+			t.Errorf("after %d failures and %v: %+v", failed, took, s)
 		}
 	})
 }
