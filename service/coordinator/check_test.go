@@ -1,7 +1,9 @@
 package coordinator
 
 import (
+	"crypto/ed25519"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -67,4 +69,52 @@ func TestCheckCounts(t *testing.T) {
 			t.Errorf("%+v: %q", c, found)
 		}
 	}
+}
+
+// An fsck compares the open round with the state before it, and with the task's last charge.
+func TestCheckOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Shuffle, dp.All)
+		w.run()
+		a := w.sh.Opened[1]
+		before := record{Round: 1, Model: a.ModelDigest}
+		open := func(a wire.Announcement, charged bool) *openRound {
+			return &openRound{Announcement: append(make([]byte, ed25519.SignatureSize), wire.Encode(a)...), Closed: []byte{1}, Charged: charged}
+		}
+		other := func(change func(*wire.Announcement)) wire.Announcement { b := a; change(&b); return b }
+		charge := func(round int64, a wire.Announcement) wire.Entry {
+			return wire.Entry{Round: round, Announcement: wire.Digest(a)}
+		}
+		unsent := open(a, false)
+		unsent.Closed = nil
+		for i, c := range []struct {
+			open *openRound
+			last wire.Entry // of no round: there is none
+			says string
+		}{
+			{nil, wire.Entry{}, ""},
+			{nil, charge(1, a), ""},
+			{unsent, charge(1, a), ""},
+			{open(a, false), charge(2, a), ""},
+			{open(a, true), charge(2, a), ""},
+			{&openRound{}, wire.Entry{}, wire.ErrMalformed.Error()},
+			{open(other(func(a *wire.Announcement) { a.Task[0] ^= 1 }), false), wire.Entry{}, "does not follow"},
+			{open(other(func(a *wire.Announcement) { a.Round = 3 }), false), wire.Entry{}, "does not follow"},
+			{open(other(func(a *wire.Announcement) { a.ModelDigest = [32]byte{6} }), false), wire.Entry{}, "does not follow"},
+			{open(a, true), charge(2, other(func(a *wire.Announcement) { a.Opens++ })), "for another announcement"},
+			{open(a, true), wire.Entry{}, "was opened, and"},
+			{open(a, true), charge(1, a), "was opened, and"},
+			{nil, charge(2, a), "the state is of round 1"},
+			{unsent, charge(2, a), "the state is of round 1"},
+			{open(a, true), charge(3, a), "the state is of round 1"},
+		} {
+			r := runner{id: a.Task, task: w.task, record: before}
+			r.record.Open = c.open
+			var found []string
+			r.checkOpen(c.last, c.last.Round > 0, func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) })
+			if (c.says == "") != (len(found) == 0) || len(found) > 1 || c.says != "" && !strings.Contains(found[0], c.says) {
+				t.Errorf("%d: %q, want %q", i, found, c.says)
+			}
+		}
+	})
 }
