@@ -30,6 +30,16 @@ func TestSparseReportsAreTheSame(t *testing.T) {
 			if want := map[ClipMode]int{ClipNorm: 0, ClipCoordinate: coordinates}[mode]; c.Sparse != want {
 				t.Errorf("%s: report of %d coordinates, want %d", mode, c.Sparse, want)
 			}
+			if mode == ClipNorm { // a coordinate says nothing of the gradient's norm
+				func() {
+					defer func() {
+						if recover() == nil {
+							t.Error("a report by coordinate is made of a gradient that is clipped as a whole")
+						}
+					}()
+					c.ReportAt(rng.Replay(1), func(int) float32 { return 1 }, m.NewReport())
+				}()
+			}
 			for seed := range uint64(300) {
 				g := gradients[seed%uint64(len(gradients))]
 				whole := append([]float32(nil), g...)

@@ -169,6 +169,8 @@ func TestClientsCompareReceipts(t *testing.T) {
 			w.without(e, 1)
 			e.head.Whole, e.head.Unopened = e.head.Whole-1, 1
 		}, client.Findings{Compared: 1, Listed: 1, Missing: 1}, "are not among the 3"},
+		"a shuffler that put garbage in the place of all": {func(w *world, e *ended) { e.list, e.head.Whole, e.head.Unopened = nil, 0, 4 },
+			client.Findings{Compared: 1, Listed: 1, Missing: 1}, "are not among the 0"},
 		"other receipts": {func(w *world, e *ended) {
 			ids := make([]wire.ID, 4)
 			for i := range ids {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/lab/memory"
 )
 
 // tasksOf is what clients are shown.
@@ -49,6 +50,9 @@ func TestEndedTaskWithoutItsData(t *testing.T) {
 		}
 		if b := tasksOf(p); strings.Contains(b, fmt.Sprintf("%x", wire.Digest(w.task))) {
 			t.Errorf("clients are still shown it: %s", b)
+		}
+		if code, _, _ := get(t, p.Handler(), fmt.Sprintf("/v1/rounds/%x/closed", wire.Digest(w.sh.Opened[0]))); code != http.StatusOK {
+			t.Errorf("the word on its first round: %d", code)
 		}
 		if err := p.Remove(t.Context(), wire.Digest(w.task)); !errors.Is(err, ErrCharged) {
 			t.Errorf("a task that was charged is removed: %v", err)
@@ -125,6 +129,30 @@ func TestEndedTaskWithoutItsData(t *testing.T) {
 	})
 }
 
+// A task that has ended is shown when it can be read. Until then it is read again and again, with longer and longer
+// pauses.
+func TestEndedTaskIsReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Shuffle, dp.All, small)
+		w.check(w.run())
+		begun, failed := time.Now(), 0
+		s := w.run(func(c *Config) {
+			c.Tasks[0] = Job{Signed: w.config.Signed, Budget: w.config.Budget, Ended: true}
+			c.Backoff = time.Second
+			c.Store = &memory.Store{Disk: w.disk.Disk, Do: memory.Failing(func(op string, _ bool) error {
+				if op != "get task" || failed == 4 {
+					return nil
+				}
+				failed++
+				return errors.New("not now")
+			})}
+		})
+		if took := time.Since(begun); s.State != Done || failed != 4 || took < 15*time.Second {
+			t.Errorf("after %d failures and %v: %+v", failed, took, s)
+		}
+	})
+}
+
 // A round that gives no step is taken out of the record before it ends.
 func TestDiscard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -169,6 +197,7 @@ func TestStandbyDoesNotStop(t *testing.T) {
 		if err := standby.Stop(t.Context(), wire.Digest(w.task), ""); !errors.Is(err, ErrStandby) {
 			t.Errorf("stopped by a standby: %v", err)
 		}
+		time.Sleep(3 * time.Minute) // the leader renews its lease
 		if p := phase(standby); p != "standby" {
 			t.Errorf("it is %s", p)
 		}

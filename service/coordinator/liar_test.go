@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/protocol/mechanism"
@@ -94,7 +95,8 @@ func TestPauseAndResume(t *testing.T) {
 		p.stop()
 		<-p.done
 
-		p, err = w.start(nil, pauseAfter)
+		fault := &stop{Once: true}
+		p, err = w.start(fault, pauseAfter)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,6 +108,14 @@ func TestPauseAndResume(t *testing.T) {
 			t.Errorf("a client is told %d", code)
 		}
 		w.garbage = nil // he is off the roster
+		fault.fail()
+		if err := p.Resume(t.Context(), wire.Digest(w.task)); err == nil {
+			t.Error("it is resumed, and that is not stored")
+		}
+		time.Sleep(time.Minute)
+		if again := paused(p); again.Round != 2 || len(w.disk.Log) != 2 {
+			t.Errorf("paused, and in round %d: %d are charged", again.Round, len(w.disk.Log))
+		}
 		if err := p.Resume(t.Context(), wire.Digest(w.task)); err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,9 @@
 package coordinator
 
 import (
+	"net/http"
 	"testing"
+	"testing/synctest"
 
 	"github.com/riffle-dp/riffle/dp"
 )
@@ -24,4 +26,25 @@ func TestRoundsEqualPureFunctions(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The shuffler is told of the end of each round, of a void one too. If it cannot take that, it is told again
+// before the next round.
+func TestEndsAreToldAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dp.Shuffle, dp.CheckIn, void(2))
+		h, refused := w.sh.Handler(w.key.Public().(publicKey), false), 0
+		w.server = w.net.Serve(t, http.HandlerFunc(func(out http.ResponseWriter, q *http.Request) {
+			if q.Method == http.MethodDelete && refused == 0 {
+				refused++
+				http.Error(out, "not now", http.StatusServiceUnavailable)
+				return
+			}
+			h.ServeHTTP(out, q)
+		}))
+		w.check(w.run())
+		if refused != 1 || len(w.sh.Opened) != 4 || len(w.sh.Destroyed) != 4 {
+			t.Errorf("%d rounds were opened, the shuffler was told of the end of %d", len(w.sh.Opened), len(w.sh.Destroyed))
+		}
+	})
 }

@@ -140,7 +140,7 @@ func TestHandler(t *testing.T) {
 		if code, _, _ := get(t, h, task+"/announcement?after=3&wait=1"); code != 410 {
 			t.Errorf("after the end: %d", code)
 		}
-		code, b, _ = get(t, h, "/v1/status")
+		code, b, header = get(t, h, "/v1/status")
 		var status struct {
 			Tasks []struct {
 				State    string
@@ -148,7 +148,7 @@ func TestHandler(t *testing.T) {
 				Accepted int64 `json:"reports_accepted"`
 			}
 		}
-		if err := json.Unmarshal(b, &status); err != nil || code != 200 || len(status.Tasks) != 1 || status.Tasks[0].State != "done" ||
+		if err := json.Unmarshal(b, &status); err != nil || code != 200 || header.Get("Content-Type") != "application/json" || len(status.Tasks) != 1 || status.Tasks[0].State != "done" ||
 			status.Tasks[0].Epsilon != float64(s.Eps) || status.Tasks[0].Accepted != 24 {
 			t.Errorf("status: %d %s %v", code, b, err)
 		}

@@ -60,6 +60,13 @@ func (c *stop) hit() bool {
 	return c.At > 0 && c.n >= c.At
 }
 
+// fail has the next operation be the one at which it stops.
+func (c *stop) fail() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.At = c.n + 1
+}
+
 // transport counts and fails requests.
 type transport struct {
 	crash *stop

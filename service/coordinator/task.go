@@ -184,7 +184,7 @@ func (r *runner) lead(ctx context.Context) (ended bool, err error) {
 			r.mu.Lock()
 			stopping := r.stop
 			r.mu.Unlock()
-			if stopping && step.Err() != nil && !stop {
+			if stopping && !stop {
 				continue
 			}
 			r.trouble(err)

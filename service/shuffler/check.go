@@ -15,7 +15,7 @@ import (
 // Check checks a shuffler's store, which must not be in use. It calls problem with each problem
 // and the key where it is. operator is the key that signs enrolments and statements on closed
 // rounds; registrar is the key that signs rosters, nil if there is none. It returns the number of rounds, or an error if the store cannot be listed.
-func Check(ctx context.Context, s *store.Store, operator, registrar ed25519.PublicKey, p wire.ID, problem func(where, format string, args ...any)) (rounds int64, err error) {
+func Check(ctx context.Context, s storage, operator, registrar ed25519.PublicKey, p wire.ID, problem func(where, format string, args ...any)) (rounds int64, err error) {
 	e, err := s.Get(ctx, keyEnrolment)
 	if err == nil {
 		_, err = readEnrolment(operator, e.Value)
@@ -152,7 +152,7 @@ func roundOf(stream string) string {
 
 // checkRosters checks the roster that was taken last, and that every stored roster is what its name
 // says.
-func checkRosters(ctx context.Context, s *store.Store, registrar ed25519.PublicKey, p wire.ID, problem func(where, format string, args ...any)) error {
+func checkRosters(ctx context.Context, s storage, registrar ed25519.PublicKey, p wire.ID, problem func(where, format string, args ...any)) error {
 	names, err := s.List(ctx, store.Objects, rosterPrefix)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package shuffler
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/protocol/envelope"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // A round still ends when all have reported, if some of them reported to a process
@@ -82,6 +84,36 @@ func TestAbandonedRound(t *testing.T) {
 		if r := n.Snapshot().Rounds; r[Abandoned] != 1 || r[Released] != 0 {
 			t.Errorf("rounds %v", r)
 		}
+	})
+}
+
+// A start destroys what no mark names, however much else there is, and the keys that link an offered batch to
+// its clients. The batch stays.
+func TestStartDestroysWhatNoMarkNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 5)
+		n := w.start(w.config())
+		ann := n.announcement(1)
+		n.open(ann)
+		for i := range w.clients {
+			n.send(w.report(ann, i, 0))
+		}
+		word := n.closed(ann)
+		n.stop()
+		d := wire.Digest(ann)
+		w.disk.Secrets[linksName(encodeName(d[:]))] = make([]byte, linksSize)
+		for _, name := range []string{strings.Repeat("2", 52), strings.Repeat("z", 52)} { // the first and the last that there can be
+			w.disk.Secrets[name], w.disk.Secrets[linksName(name)] = []byte{1}, []byte{1}
+			w.disk.Streams[streamIn(name)], w.disk.Streams[streamOut(name, "1")] = []store.Message{}, []store.Message{}
+			w.disk.Values[keyCounts(name)+"1"], w.disk.Values[keyWork(name)+"1"] = []byte{1}, []byte{1}
+		}
+		n = w.start(w.config())
+		w.unlinked(ann)
+		if got := n.fetch(Coordinator, ann, word); len(got) != 5 {
+			t.Errorf("%d reports are in the batch", len(got))
+		}
+		n.must(Coordinator, "DELETE", path(ann, ""), nil)
+		w.destroyed(ann)
 	})
 }
 
