@@ -197,7 +197,7 @@ func TestShuffledGaussians(t *testing.T) {
 		t.Errorf("delta back %v (%s)", back.Delta, back.Note)
 	}
 	q = Query{Class: dp.Gaussian, Participation: dp.All, Sigma: .5, Population: 1000, Rounds: 1, Delta: 1e-6}
-	if b := listed(t, q, "all")["shuffle-approx-ldp"]; b.Applies || !strings.Contains(b.Note, "no more than their own noise") {
+	if b := listed(t, q, "shuffle-approx-ldp")["shuffle-approx-ldp"]; b.Applies || !strings.Contains(b.Note, "no more than their own noise") {
 		t.Errorf("sigma = .5: %+v", b)
 	}
 }

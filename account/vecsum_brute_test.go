@@ -289,7 +289,7 @@ func TestSumOthersStayAway(t *testing.T) {
 		holdSum(t, q)
 		none := q
 		none.Dropout = 0
-		if a, b := sums(t, q)["gauss-pld"].Eps, sums(t, none)["gauss-pld"].Eps; a != b {
+		if a, b := sumsOf(t, q, "gauss-pld")["gauss-pld"].Eps, sumsOf(t, none, "gauss-pld")["gauss-pld"].Eps; a != b {
 			t.Errorf("%s: %v with drop-outs, %v without", q.Participation, a, b)
 		}
 	}

@@ -151,7 +151,7 @@ func TestSumOrder(t *testing.T) {
 	q.Sum.MinUsers = 500
 	half := sampled
 	half.Sum.Noise.Bits /= 2
-	if a, b := sums(t, q)["gauss-pld"].Eps, sums(t, half)["gauss-pld"].Eps; math.Abs(a/b-1) > .01 {
+	if a, b := sumsOf(t, q, "gauss-pld")["gauss-pld"].Eps, sumsOf(t, half, "gauss-pld")["gauss-pld"].Eps; math.Abs(a/b-1) > .01 {
 		t.Errorf("n-min of half of k costs %v, half the noise %v", a, b)
 	}
 }

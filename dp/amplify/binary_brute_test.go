@@ -161,7 +161,7 @@ func TestFamiliesAtLargeEps0(t *testing.T) {
 		t.Skip("long, and one goroutine: nothing for the race detector")
 	}
 	src := rand.New(rand.NewPCG(3, 5))
-	for range longtest.Pick(12, 60) {
+	for range longtest.Pick(6, 60) {
 		eps0, k := 20+30*src.Float64(), 2+int64(60*src.Float64())
 		families := map[string]func() (amplify.Family, error){
 			"rr2": func() (amplify.Family, error) { return amplify.RR2(eps0) }, "laplace": func() (amplify.Family, error) { return amplify.Laplace(eps0) },

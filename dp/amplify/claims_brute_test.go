@@ -173,7 +173,7 @@ func TestRemaindersCarryTheTail(t *testing.T) {
 
 // Blocks of clones lose, never gain.
 func TestBlocksOnlyLose(t *testing.T) {
-	for _, k := range []int64{5, 60, 400} {
+	for _, k := range []int64{5, 60, longtest.Pick[int64](150, 400)} {
 		const eps0 = 1.5
 		exact := refShuffle(int(k), eps0, blanketRate(eps0))
 		for _, blocks := range []int{1, 2, 7, 64} {

@@ -24,9 +24,12 @@ func TestWorstMechanismByLP(t *testing.T) {
 				}
 				g := float64(k) / float64(n)
 				top := math.Log1p(g * math.Expm1(eps0))
-				for _, f := range []float64{-0.5, 0, 0.3, 0.8} {
+				for i, f := range []float64{-0.5, 0, 0.3, 0.8} {
 					eps := f * top
 					for x := range 3 {
+						if !longtest.On && (i+x)%2 == 1 {
+							continue
+						}
 						others := make([]int, n-1)
 						for i := range others {
 							others[i] = x

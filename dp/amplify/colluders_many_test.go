@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
@@ -14,7 +15,7 @@ func TestSumSmooth(t *testing.T) {
 	for _, p := range []float64{.5, .2} {
 		mean, deviation := float64(n)*p, math.Sqrt(float64(n)*p*(1-p))
 		f := func(h int64) float64 { return math.Exp(tail.LogPMF(n, h, p, 1-p)) }
-		for z := -30.; z <= 30; z += 1.5 {
+		for z := -30.; z <= 30; z += longtest.Pick(3, 1.5) {
 			length := int64(deviation/4*math.Min(1, 9/math.Abs(z))) / 32 * 32
 			first := int64(mean+z*deviation) - length/2
 			var want float64

@@ -181,7 +181,9 @@ func TestRemovalPairsBruteForce(t *testing.T) {
 								if reverse == 1 {
 									p, q = q, p
 								}
-								exact += math.Max(0, p-e*q)
+								if more := p - e*q; more > 0 {
+									exact += more
+								}
 							}
 							for _, c := range cells {
 								if times == 1 {

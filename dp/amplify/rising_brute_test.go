@@ -440,9 +440,9 @@ func FuzzRising(f *testing.F) {
 	if longtest.On {
 		f.Add(2.5, .2, .5, .5, 1e-6, int64(60000), int64(1))
 		f.Add(40., 1e-9, .1, .99, 0., int64(200), int64(3))
+		f.Add(.01, .49, .9, .9, .01, int64(1e12), int64(1e6))
 	}
 	f.Add(6.6667, 1.43e-10, .0111, .99, 0., int64(164), int64(3)) // hardly any report counts
-	f.Add(.01, .49, .9, .9, .01, int64(1e12), int64(1e6))
 	f.Fuzz(func(t *testing.T, eps0, q, second, third, eta float64, k, more int64) {
 		if !(eps0 > 0 && eps0 < 60) || k < 1 || k > 1e13 || more < 1 || more > 1e6 {
 			return

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp/amplify"
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 // quality returns the noise of steps, and noise·cost/4: 1 for trusted central noise.
@@ -94,7 +95,7 @@ func TestBestEdgesAreBest(t *testing.T) {
 func TestBestEdgesInOrder(t *testing.T) {
 	for _, steps := range []int{1, 3, 16} {
 		lastNoise, lastCost := math.Inf(1), 0.
-		for eps0 := .01; eps0 < 10; eps0 *= 1.1 {
+		for eps0 := .01; eps0 < 10; eps0 *= longtest.Pick(1.3, 1.1) {
 			noise, cost := amplify.StepLimit(math.Expm1(eps0)/float64(steps), amplify.BestEdges(steps, eps0))
 			if !(noise < lastNoise && cost > lastCost) {
 				t.Errorf("%d steps, eps0 = %v: noise %v after %v, cost %v after %v", steps, eps0, noise, lastNoise, cost, lastCost)
