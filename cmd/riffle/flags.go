@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -89,10 +90,15 @@ func must(err error) {
 	}
 }
 
+// trainRows are riffle train's settings.
+var trainRows = sync.OnceValue(func() setting.Table {
+	c := train.Default()
+	return c.Fields()
+})
+
 // rowOf returns riffle train's row of a setting.
 func rowOf(name string) setting.Field {
-	c := train.Default()
-	rows := c.Fields()
+	rows := trainRows()
 	return rows[slices.IndexFunc(rows, func(f setting.Field) bool { return f.Name == name })]
 }
 
