@@ -181,6 +181,9 @@ client, which learns from them. It says how to open the page, and waits for the 
 			case given("gamma") && d.Participation != dp.CheckIn:
 				return usage("--gamma goes with --participation check-in, not %s", d.Participation)
 			}
+			if err := d.divide(cmd.Context()); err != nil {
+				return err
+			}
 			if err := d.loadClient(cmd, show); err != nil {
 				return err
 			}
@@ -302,17 +305,21 @@ func (d *demo) settle(ctx context.Context, task train.PrivacyConfig, eps0, epsil
 	if k != 0 && c.K == 0 {
 		return usage("--k goes with --participation sampled or once")
 	}
-	if err := c.Check(); err != nil { // first: reading images takes longer
-		return err
-	}
+	d.Config = c
+	return c.Check()
+}
+
+// divide gives each client its share of the images, and the tasks their budget. It reads the images, which takes
+// longer than what may refuse the settings before.
+func (d *demo) divide(ctx context.Context) error {
 	if d.Gradients == "" {
 		images, _, err := train.LoadImages(train.Config{DataConfig: train.DataConfig{Data: d.Data}})
 		if err != nil {
 			return err
 		}
-		c.PerClient = max(1, int64(images.Len())/n) // with more clients than images, an image stands for several
+		d.Config.PerClient = max(1, int64(images.Len())/d.population()) // with more clients than images, an image stands for several
 	}
-	if err := d.fix(c); err != nil || !d.Measure {
+	if err := d.fix(d.Config); err != nil || !d.Measure {
 		return err
 	}
 	return d.budget(ctx)
