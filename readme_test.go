@@ -51,7 +51,7 @@ func Example_ledger() {
 		return
 	}
 	round := dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: 2}, Trust: dp.Shuffle,
-		Participation: dp.All, Population: 60000, Reports: 60000, Realised: true}
+		Participation: dp.All, Population: 60000}
 	for n := int64(1); ; n++ {
 		if err := book.Charge(context.Background(), ledger.Charge{Round: n, Event: round}); err != nil {
 			fmt.Println("round", n, "refused:", errors.Is(err, ledger.ErrBudget))

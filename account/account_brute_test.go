@@ -84,6 +84,15 @@ func worlds(seed uint64, repeats int, visit func(world)) {
 	}
 }
 
+// hyper is the chance that m of the clients who are there are among k drawn of n.
+func hyper(n, there, k, m int) float64 {
+	if m > there || m > k || k-m > n-there {
+		return 0
+	}
+	choose := func(n, k int) float64 { return binomial(n, k, .5) * math.Exp2(float64(n)) }
+	return choose(there, m) * choose(n-there, k-m) / choose(n, k)
+}
+
 func indicator(b bool) float64 {
 	if b {
 		return 1
@@ -181,20 +190,30 @@ func TestMixedSequencesAgainstExactWorlds(t *testing.T) {
 		for round := range 3 {
 			e0 := eps0s[r.IntN(3)]
 			rd := dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: e0}, Trust: dp.Shuffle, Population: int64(n)}
-			k := 1 + r.IntN(n)
+			k, there := 1+r.IntN(n), n
 			var weight func(int) float64
 			switch r.IntN(3) {
 			case 0:
-				rd.Participation, k = dp.All, n
+				rd.Participation = dp.All
 				weight = func(m int) float64 { return indicator(m == n) }
-			case 1: // a check-in round that has happened: k is what arrived
-				rd.Participation, rd.Reports, rd.Realised, rd.Gamma = dp.CheckIn, int64(k), true, 0.01
-				weight = func(m int) float64 { return indicator(m == k) }
+			case 1: // k of n are drawn, of whom so many are there; a round of fewer than least is void
+				least := 1 + r.IntN(k)
+				there = 1 + r.IntN(n)
+				rd.Participation, rd.Reports, rd.Least = dp.Sampled, int64(k), int64(least)
+				weight = func(m int) (w float64) {
+					if m > 0 {
+						return indicator(m >= least) * hyper(n, there, k, m)
+					}
+					for void := range least {
+						w += hyper(n, there, k, void)
+					}
+					return w
+				}
 			case 2:
 				rd.Participation, rd.Gamma = dp.CheckIn, 0.6
 				weight = func(m int) float64 { return binomial(n, m, 0.6) }
 			}
-			others := make([]int, n-1)
+			others := make([]int, there-1)
 			for i := range others {
 				others[i] = r.IntN(3)
 			}

@@ -140,7 +140,7 @@ func someEvents(n int, seed uint64) dp.Sequence {
 		r := []dp.Round{
 			{Report: pure, Trust: dp.Shuffle, Participation: dp.All, Population: k},
 			{Report: pure, Trust: dp.Shuffle, Participation: dp.Sampled, Population: 5000, Reports: k},
-			{Report: pure, Trust: dp.Shuffle, Participation: dp.CheckIn, Population: 5000, Reports: k, Realised: true},
+			{Report: pure, Trust: dp.Shuffle, Participation: dp.Sampled, Population: 5000, Reports: k, Least: k},
 			{Report: pure, Trust: dp.Shuffle, Participation: dp.Once, Population: 1 << 40, Reports: k},
 			{Report: dp.Report{Class: dp.KRR, Eps0: 1, Symbols: 4}, Trust: dp.Shuffle, Participation: dp.All, Population: k},
 			{Report: dp.Report{Class: dp.BinaryRR, Eps0: 1}, Trust: dp.Shuffle, Participation: dp.All, Population: k},

@@ -39,15 +39,15 @@ func BenchmarkRenyiQuery(b *testing.B) {
 	}
 }
 
-// A ledger that grows by a round of realised check-in: the cost of each.
+// A ledger of rounds of different numbers of reports that grows by one: the cost of each.
 func BenchmarkLedgerRound(b *testing.B) {
 	for _, kept := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprint(kept), func(b *testing.B) {
 			a := new(Accountant)
 			var seq dp.Sequence
 			add := func(i int) {
-				seq = append(seq, dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: 2}, Trust: dp.Shuffle, Participation: dp.CheckIn,
-					Population: 60000, Reports: 10000 + int64(i*7919%601) - 300, Realised: true})
+				seq = append(seq, dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: 2}, Trust: dp.Shuffle, Participation: dp.Sampled,
+					Population: 60000, Reports: 10000 + int64(i*7919%601) - 300})
 			}
 			for i := range kept {
 				add(i)

@@ -348,7 +348,7 @@ func (e *engine) single(parts []part, c clones) *curve {
 		return nil
 	}
 	s := parts[0].shape
-	if s.gamma > 0 || c.rate == nil {
+	if s.gamma > 0 || s.least > 0 || c.rate == nil {
 		p, err := e.pair(s, c)
 		if err != nil {
 			return nil

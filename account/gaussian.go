@@ -30,6 +30,9 @@ func gaussian(c dp.Class) bool { return c == dp.Gaussian || c == dp.GaussianSum 
 // gaussianPair is the dominating pair of a round of Gaussian reports. Shuffled
 // ones count as sampled only: shuffling is post-processing.
 func (s shape) gaussianPair(rough bool) (dp.Pair, error) {
+	if s.least > 0 {
+		return amplify.GaussianAttendance(s.sigma, s.attendance(), s.apart())
+	}
 	if s.gamma > 0 {
 		c := s.gaussianArrival()
 		c.Rough = rough
@@ -56,7 +59,7 @@ func gaussianExact(parts []part) *curve {
 	var mus []gdp.Mu
 	for _, p := range parts {
 		s := p.shape
-		if s.sigma == 0 || s.gamma > 0 {
+		if s.sigma == 0 || s.gamma > 0 || s.least > 0 {
 			return nil
 		}
 		if s.included < s.population {
@@ -113,7 +116,12 @@ func approximated(parts []part, tv float64) (out []part, reports float64, err er
 		s := p.shape
 		if s.sigma > 0 && s.trust.Is(dp.Shuffled) {
 			k := float64(s.included) // the realised k, rounded up
-			if s.gamma > 0 {
+			switch {
+			case s.least > 0 && s.gamma > 0:
+				return nil, 0, refuse("nobody knows how many reports there are")
+			case s.least > 0:
+				k = float64(s.asked)
+			case s.gamma > 0:
 				k = float64(s.asked) * s.gamma * (1 + 1e-15)
 			}
 			reports += k * float64(p.times)

@@ -219,11 +219,11 @@ func TestVectorSumOfAggregatorsRefusals(t *testing.T) {
 	}
 }
 
-// A ledger's rounds of different sizes cost what as many equal ones do; few who checked in, or an
-// empty round, do not cost more than their inclusion says.
-func TestRealisedRoundsOfASum(t *testing.T) {
-	round := func(p dp.Participation, n, k int64) dp.Event {
-		return dp.Round{Report: dp.Report{Class: dp.GaussianSum, Sigma: 8}, Trust: dp.Distributed, Participation: p, Population: n, Reports: k, Realised: true}
+// Rounds of different sizes cost what as many equal ones do; where nobody knows who is there a round costs more than where all
+// who are drawn come, and less than one to which all come.
+func TestRoundsOfASumInALedger(t *testing.T) {
+	round := func(p dp.Participation, n, k, least int64) dp.Event {
+		return dp.Round{Report: dp.Report{Class: dp.GaussianSum, Sigma: 8}, Trust: dp.Distributed, Participation: p, Population: n, Reports: k, Least: least}
 	}
 	eps := func(events ...dp.Event) float64 {
 		t.Helper()
@@ -234,18 +234,15 @@ func TestRealisedRoundsOfASum(t *testing.T) {
 		return b.Eps
 	}
 	want := gdp.Mu(2. / 8 * math.Sqrt(3)).Epsilon(1e-6)
-	if got := eps(round(dp.All, 3, 3), round(dp.All, 1000, 1000), round(dp.All, 5e6, 5e6)); math.Abs(got-want) > 1e-8*want {
+	if got := eps(round(dp.All, 3, 3, 0), round(dp.All, 1000, 1000, 0), round(dp.All, 5e6, 5e6, 0)); math.Abs(got-want) > 1e-8*want {
 		t.Errorf("epsilon = %v, want %v", got, want)
 	}
-	last := 0.
-	for _, k := range []int64{0, 1, 10, 100, 999, 1000} {
-		got := eps(round(dp.CheckIn, 1000, k))
-		if !(got > last || k == 0 && got == 0) {
-			t.Errorf("k = %d: epsilon = %v, of fewer %v", k, got, last)
+	one, last := gdp.Mu(2./8).Epsilon(1e-6), eps(round(dp.Sampled, 1000, 100, 0))
+	for _, least := range []int64{100, 90, 50, 2, 1} {
+		got := eps(round(dp.Sampled, 1000, 100, least))
+		if !(got >= last*(1-1e-3) && got <= one*(1+1e-3)) {
+			t.Errorf("n-min = %d: epsilon = %v, of more %v, of all who are there %v", least, got, last, one)
 		}
 		last = got
-	}
-	if one := gdp.Mu(2. / 8).Epsilon(1e-6); math.Abs(last-one) > 1e-8*one {
-		t.Errorf("all checked in: epsilon = %v, want %v", last, one)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
-func realised(eps0 float64, n, k int64) dp.Round {
-	return dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: eps0}, Trust: dp.Shuffle, Participation: dp.CheckIn,
-		Population: n, Reports: k, Realised: true}
+func drawn(eps0 float64, n, k int64) dp.Round {
+	return dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: eps0}, Trust: dp.Shuffle, Participation: dp.Sampled,
+		Population: n, Reports: k}
 }
 
 // TestManyShapesCompose: the kept spectra give what composing the pairs on one
@@ -36,7 +36,7 @@ func TestManyShapesCompose(t *testing.T) {
 		var seq dp.Sequence
 		var parts []pld.Part
 		for _, k := range c.sizes {
-			seq = append(seq, dp.Repeat{Event: realised(c.eps0, c.n, k), Times: c.times})
+			seq = append(seq, dp.Repeat{Event: drawn(c.eps0, c.n, k), Times: c.times})
 		}
 		// .03 of a round's deviation, about 2·tanh(ε₀/2)·γ/√(rk).
 		first := float64(c.sizes[0])
@@ -124,7 +124,7 @@ func TestAccountantConcurrent(t *testing.T) {
 	a := new(Accountant)
 	var seq dp.Sequence
 	for k := int64(300); k < 340; k++ {
-		seq = append(seq, realised(1, 5000, k))
+		seq = append(seq, drawn(1, 5000, k))
 	}
 	step := longtest.Pick(13, 7)
 	want := make([]float64, len(seq)+1)

@@ -49,6 +49,9 @@ func (q Query) alone(missing float64) (one Query, paid float64, exact bool) {
 		one.Rounds = q.Messages
 	}
 	least, rate := q.cohort()
+	if q.Least > 0 {
+		least, rate = q.Least, 1
+	}
 	least = max(1, least-q.Colluders)
 	exact = q.Participation == dp.All && rate == 1
 	if q.Trust.Is(dp.Alone) { // every report stands by itself
@@ -61,7 +64,7 @@ func (q Query) alone(missing float64) (one Query, paid float64, exact bool) {
 		low, _ := tail.Window(least, rate, 1-rate, missing/float64(one.Rounds), 1)
 		least = max(1, low)
 	}
-	one.Participation, one.Population, one.Reports, one.Gamma, one.Dropout, one.Colluders = dp.All, least, 0, 0, 0, 0
+	one.Participation, one.Population, one.Reports, one.Gamma, one.Dropout, one.Colluders, one.Least = dp.All, least, 0, 0, 0, 0, 0
 	return one, paid, exact
 }
 

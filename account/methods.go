@@ -264,6 +264,8 @@ func (m Method) refusal(q Query, s shape) error {
 	switch {
 	case s.colluders > 0 && !m.Colluders:
 		return refuse("stated without colluders among those who are drawn")
+	case s.least > 0 && (!m.Colluders || m.Adjacency == dp.AddRemoveOne):
+		return refuse("stated for rounds to which all come who are drawn, or whose coins say so, and n-min = %d assumes nothing of them", s.least)
 	case m.Kind == dp.Lower && q.Trust.Is(dp.Alone) && (q.Dropout > 0 || q.Participation == dp.Sampled || q.Participation == dp.CheckIn):
 		return refuse("a mechanism for a client who reports in every round, here it may not")
 	case s.cross > 0 && !m.Cross:
@@ -304,6 +306,11 @@ func (m Method) answer(e *engine, q Query, parts []part) (answer, error) {
 	ask := m.ask
 	if ask == nil {
 		ask = m.convert
+	}
+	if m.Kind == dp.Lower && s.least > 0 { // all may be there
+		q.Least = 0
+		all, times := q.shape()
+		parts = []part{{all, times}}
 	}
 	out, err := ask(e, q, parts)
 	if out.note == "" {

@@ -161,35 +161,25 @@ func TestOneRoundIsTheCurve(t *testing.T) {
 	}
 }
 
-// Planning with the mixture and recording what happened agree: the realised
-// numbers of reports are spread as the mixture says.
-func TestRealisedAgainstPlanned(t *testing.T) {
-	const rounds, n, gamma = 60, 40000, .05
-	planned := best(t, Query{Participation: dp.CheckIn, Eps0: 1.5, Population: n, Gamma: gamma, Rounds: rounds, Delta: 1e-6})
-	var seq dp.Sequence
-	for i := range rounds {
-		// Quantiles of a normal law by the logistic approximation.
-		u := (float64(i) + .5) / rounds
-		k := int64(n*gamma + math.Sqrt(n*gamma*(1-gamma))*math.Log(u/(1-u))/1.702)
-		seq = append(seq, dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: 1.5}, Trust: dp.Shuffle, Participation: dp.CheckIn,
-			Population: n, Reports: k, Realised: true})
-	}
-	b, err := new(Accountant).Eps(seq, 1e-6)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if math.Abs(b.Eps-planned) > .005*planned {
-		t.Errorf("realised %v, planned %v", b.Eps, planned)
-	}
-}
-
-// Rounding of a realised k only costs, and little.
-func TestCoarseReports(t *testing.T) {
-	for _, k := range []int64{1, 2047, 2049, 99999, 123456789} {
-		s := shape{trust: dp.Shuffle, eps0: 1, population: 1e9, reports: k, included: k}
-		c := s.coarse()
-		if c.reports > k || c.included < k || float64(c.included-c.reports) > float64(k)/1024 {
-			t.Errorf("k = %d became %d hidden, %d included", k, c.reports, c.included)
+// A round of which nobody knows who is there costs more than one to which all come who are drawn, and less than one whose
+// reports are of a certain client's and n-min less one others; the more the larger n-min is.
+func TestOrderOfAttendance(t *testing.T) {
+	for _, q := range []Query{
+		{Participation: dp.Sampled, Eps0: 1.5, Population: 40000, Reports: 2000, Rounds: 60, Delta: 1e-6},
+		{Participation: dp.CheckIn, Eps0: 1.5, Population: 40000, Gamma: .05, Rounds: 60, Delta: 1e-6},
+	} {
+		last := best(t, q)
+		if q.Participation == dp.CheckIn {
+			last *= .95 // with coins more may be there than n, and fewer reports then cost less
+		}
+		for _, least := range []int64{2000, 1800, 1000, 200} {
+			q.Least = least
+			got := best(t, q)
+			all := best(t, Query{Participation: dp.All, Eps0: 1.5, Population: least, Rounds: 60, Delta: 1e-6})
+			if !(got >= last*(1-1e-3) && got <= all*(1+1e-3)) {
+				t.Errorf("%+v: epsilon = %v, with more reports %v, where a client is in for certain %v", q, got, last, all)
+			}
+			last = got
 		}
 	}
 }

@@ -34,7 +34,11 @@ type Query struct {
 	Reports    int64   // k; required for Sampled and Once
 	Gamma      float64 // γ before drop-outs; required for CheckIn
 	Dropout    float64 // p′ in [0, 1): a report is lost, independently of the data
-	Rounds     int64   // Required. T.
+	// Least is n-min, m: a round of fewer reports is void, and nothing is assumed of who is there to report, but that it
+	// follows neither from data nor from draws. Rounds then counts void ones too, but for All and Once, where they cost
+	// nothing. 0: all report who are asked, but for Dropout. Of vector sums Sum says it.
+	Least  int64
+	Rounds int64 // Required. T.
 	// Messages is the number of messages m of each client in a round, all of the same data and
 	// each with Eps0; 0 means one. No chance is credited to several: see alone.
 	Messages int64
@@ -116,6 +120,10 @@ func (q Query) Validate() error {
 		return fmt.Errorf("account: colluders = %d must be at least 0 and fewer than n = %d", q.Colluders, q.Population)
 	case !(q.Dropout >= 0 && q.Dropout < 1):
 		return fmt.Errorf("account: dropout = %v must be at least 0 and below 1", q.Dropout)
+	case q.Least != 0 && q.Dropout != 0:
+		return fmt.Errorf("account: n-min = %d and dropout = %v: give one: with n-min nothing is assumed of who reports", q.Least, q.Dropout)
+	case q.Least != 0 && (q.Least <= q.Colluders || q.Least > q.mostReports()):
+		return fmt.Errorf("account: n-min = %d must lie above colluders = %d and be at most the %d reports that a round can have", q.Least, q.Colluders, q.mostReports())
 	case q.CrossEps0 != 0 && !(q.CrossEps0 > 0 && q.CrossEps0 <= dp.MaxEps0):
 		return fmt.Errorf("account: cross-eps0 = %v must be above 0 and at most %d", q.CrossEps0, dp.MaxEps0)
 	case q.CrossEps0 != 0 && (q.withDefaults().Class != dp.Generic || q.TV != 0):
@@ -144,11 +152,32 @@ func (q Query) Validate() error {
 	return dp.CheckDelta(q.Delta)
 }
 
+// mostReports is the largest number of reports that a round can have.
+func (q Query) mostReports() int64 {
+	if q.Participation == dp.Sampled || q.Participation == dp.Once {
+		return q.Reports
+	}
+	return q.Population
+}
+
 // event returns one planned round of the query, without drop-outs.
 func (q Query) event() dp.Round {
 	q = q.withDefaults()
-	return dp.Round{Report: dp.Report{Class: q.Class, Eps0: q.Eps0, Sigma: q.Sigma, Symbols: q.Symbols, TV: q.TV, Steps: q.Steps}, Trust: q.Trust, Participation: q.Participation,
+	r := dp.Round{Report: dp.Report{Class: q.Class, Eps0: q.Eps0, Sigma: q.Sigma, Symbols: q.Symbols, TV: q.TV, Steps: q.Steps}, Trust: q.Trust, Participation: q.Participation,
 		Population: q.Population, Reports: q.Reports, Gamma: q.Gamma}
+	if q.Least == 0 {
+		return r
+	}
+	switch {
+	case q.Participation == dp.Once:
+		r.Reports = q.Least
+	case q.Participation == dp.All || q.Colluders > 0:
+		// Where some collude it is not known how many of a round's reports are honest, so no chance is credited.
+		r.Participation, r.Population, r.Reports, r.Gamma = dp.All, q.Least, 0, 0
+	default:
+		r.Least = q.Least
+	}
+	return r
 }
 
 func (q Query) withDefaults() Query {
@@ -172,7 +201,7 @@ func (q Query) shape() (shape, int64) {
 		q.Dropout = 0 // who causes drop-outs may choose whom, and the noise stays as it is
 	}
 	ev, times := q.event(), q.Rounds
-	switch q.Participation {
+	switch ev.Participation {
 	case dp.All, dp.CheckIn:
 		ev.Population -= q.Colluders
 	case dp.Once:
@@ -182,23 +211,23 @@ func (q Query) shape() (shape, int64) {
 	if s.trust.Is(dp.Shuffled) {
 		s.cross = q.CrossEps0
 	}
-	if q.Participation == dp.Sampled && q.Colluders > 0 && q.Class == dp.GaussianSum {
+	if ev.Participation == dp.Sampled && q.Colluders > 0 && q.Class == dp.GaussianSum {
 		// All who are asked may be of the others, and their noise is not counted on anyway: given
 		// their number, the honest who are asked are a uniform subset of the honest.
 		s.population -= q.Colluders
 		s.included = min(s.included, s.population)
 		s.reports = s.included
 	}
-	if q.Participation == dp.Sampled && q.Colluders > 0 && q.Class != dp.GaussianSum && !s.trust.Is(dp.Alone) {
+	if ev.Participation == dp.Sampled && q.Colluders > 0 && q.Class != dp.GaussianSum && !s.trust.Is(dp.Alone) {
 		s.colluders, s.asked, s.reports, s.included, s.gamma = q.Colluders, s.reports, 0, 0, 1
 	}
-	if q.Participation == dp.Once {
+	if ev.Participation == dp.Once {
 		times = 1 // batches are disjoint: a client is in only one of them
 	}
 	if q.Dropout > 0 && s.reports > 0 && !s.trust.Is(dp.Alone) {
 		s.asked, s.reports, s.included, s.gamma = s.reports, 0, 0, 1
 	}
-	if s.gamma > 0 {
+	if s.gamma > 0 && q.Dropout > 0 {
 		s.gamma = math.Max(s.gamma*(1-q.Dropout), math.SmallestNonzeroFloat64)
 	}
 	return s, times

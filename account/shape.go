@@ -8,7 +8,7 @@ import (
 )
 
 // shape is everything that a round's dominating pair depends on. Either reports is known, or
-// each of asked clients reports with probability gamma.
+// each of asked clients reports with probability gamma, or nobody knows who is there and least is set.
 type shape struct {
 	trust      dp.Trust
 	eps0       float64
@@ -18,8 +18,11 @@ type shape struct {
 	included   int64   // how many of n, a uniform subset; k or more
 	asked      int64
 	gamma      float64
-	colluders  int64   // number in the population, from which a uniform subset is asked
-	cross      float64 // see Query.CrossEps0
+	colluders  int64 // number in the population, from which a uniform subset is asked
+	// least is the fewest reports of a round that is not void, if it is not known who is there: asked of the
+	// population are drawn, or each who is there reports with probability gamma.
+	least int64
+	cross float64 // see Query.CrossEps0
 	// What is known about the reports' class: see dp.Report. Zero without a shuffler.
 	class   dp.Class
 	symbols int
@@ -35,8 +38,6 @@ func shapeOf(r dp.Round) shape {
 		s.class, s.symbols = dp.BinaryRR, 0
 	}
 	switch {
-	case r.Participation == dp.CheckIn && r.Realised && r.Reports == 0:
-		return shape{} // no reports
 	case r.Trust.Is(dp.Alone):
 		// Every report carries its sender's name, so only the report itself matters.
 		return shape{trust: r.Trust, eps0: s.eps0, sigma: s.sigma, population: 1, reports: 1, included: 1}
@@ -44,30 +45,13 @@ func shapeOf(r dp.Round) shape {
 		s.reports, s.included = r.Population, r.Population
 	case r.Participation == dp.Once:
 		s.population = s.reports // it is public who is in which batch
-	case r.Participation == dp.CheckIn && !r.Realised:
-		s.reports, s.included, s.asked, s.gamma = 0, 0, r.Population, r.Gamma
+	case r.Participation == dp.CheckIn && r.Least > 0: // no number of clients is assumed
+		s.population, s.reports, s.included, s.gamma, s.least = 0, 0, 0, r.Gamma, r.Least
 	case r.Participation == dp.CheckIn:
-		return s.coarse()
+		s.reports, s.included, s.asked, s.gamma = 0, 0, r.Population, r.Gamma
+	case r.Least > 0:
+		s.asked, s.reports, s.included, s.least = r.Reports, 0, 0, r.Least
 	}
-	return s
-}
-
-// empty says whether there are no reports.
-func (s shape) empty() bool { return s.reports == 0 && s.gamma == 0 }
-
-// coarse rounds a realised k to ten significant bits: the size of the shuffle down and the
-// inclusion up. Both only raise ε, by about .1 %, and rounds with slightly different k share
-// one pair.
-func (s shape) coarse() shape {
-	if s.reports < 1<<11 || s.included == s.population {
-		return s
-	}
-	unit := int64(1)
-	for s.reports/unit >= 1<<11 {
-		unit *= 2
-	}
-	s.included = min(s.population, (s.included+unit-1)/unit*unit)
-	s.reports = s.reports / unit * unit
 	return s
 }
 
@@ -79,6 +63,9 @@ func (s shape) pair(c clones) (dp.Pair, error) {
 	f, err := c.of(s)
 	if err != nil {
 		return dp.Pair{}, err
+	}
+	if s.least > 0 {
+		return f.Attendance(s.attendance())
 	}
 	if s.gamma > 0 {
 		return f.Arrival(s.arrival())
@@ -94,10 +81,17 @@ func (s shape) round() amplify.FamilyRound {
 	return amplify.FamilyRound{Population: s.population, Reports: s.reports, Included: s.included}
 }
 
+func (s shape) attendance() amplify.Attendance {
+	return amplify.Attendance{Population: s.population, Sample: s.asked, Gamma: s.gamma, Least: s.least}
+}
+
 // maxLoss returns the largest loss that a round can have, log(1 + γ(e^ε₀ − 1)): a pure bound.
 func (s shape) maxLoss() float64 {
 	if s.sigma > 0 {
 		return math.Inf(1)
+	}
+	if s.least > 0 { // all may be away but the fewest that make a round
+		return s.eps0
 	}
 	included, honest := s.included, s.population-s.colluders
 	if s.gamma > 0 {

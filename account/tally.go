@@ -20,7 +20,7 @@ type tally struct {
 	fewest  int64
 }
 
-// add counts an event. Rounds without reports cost nothing and are left out.
+// add counts an event.
 func (t *tally) add(ev dp.Event, times int64) error {
 	switch e := ev.(type) {
 	case dp.Round:
@@ -31,9 +31,6 @@ func (t *tally) add(ev dp.Event, times int64) error {
 			return fmt.Errorf("account: n = %d must be at most 2^52", e.Population)
 		}
 		s := shapeOf(e)
-		if s.empty() {
-			return nil
-		}
 		if t.total += float64(times); t.total > maxRounds {
 			return fmt.Errorf("account: more than 1e12 rounds")
 		}

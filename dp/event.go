@@ -45,14 +45,15 @@ type Round struct {
 	// Population is n, the honest clients who could have taken part. Clients who collude with
 	// an observer are counted neither here nor in Reports.
 	Population int64
-	// Reports is k, the honest reports in the round. Required for Sampled, and
-	// for a CheckIn round that has happened; All takes Population.
+	// Reports is k: of a Once round its reports, of a Sampled one the clients that are drawn. CheckIn has none,
+	// and All takes Population.
 	Reports int64
-	// Gamma is γ, the probability that a client's report arrives. It is read
-	// only for a CheckIn round whose Reports are not known yet (planning).
+	// Gamma is γ of CheckIn: the chance that a client's coin says yes.
 	Gamma float64
-	// Realised says whether Reports was counted; a counted number may be zero.
-	Realised bool
+	// Least is m of Sampled and CheckIn: a round of fewer honest reports is void, and who of the clients is
+	// there to report is anybody's choice, before each draw. Each announced round is an event, void or not. 0: all
+	// who are drawn report, or all whose coins say so.
+	Least int64
 }
 
 // Repeat is the same event, repeated Times times adaptively.
@@ -89,17 +90,28 @@ func (r Round) Validate() error {
 			return fmt.Errorf("dp: k = %d must lie between 1 and n = %d", r.Reports, r.Population)
 		}
 	case CheckIn:
-		if r.Realised {
-			if r.Reports < 0 || r.Reports > r.Population {
-				return fmt.Errorf("dp: k = %d must lie between 0 and n = %d", r.Reports, r.Population)
-			}
-		} else if math.IsNaN(r.Gamma) || r.Gamma <= 0 || r.Gamma > 1 {
+		if math.IsNaN(r.Gamma) || r.Gamma <= 0 || r.Gamma > 1 {
 			return fmt.Errorf("dp: gamma = %v must be above 0 and at most 1", r.Gamma)
 		}
 	default:
 		return fmt.Errorf("dp: unknown participation %q", r.Participation)
 	}
+	switch {
+	case r.Least == 0:
+	case r.Participation != Sampled && r.Participation != CheckIn:
+		return fmt.Errorf("dp: n-min = %d has no meaning with participation %s: n is the fewest reports", r.Least, r.Participation)
+	case r.Least < 0 || r.Participation == Sampled && r.Least > r.Reports || r.Least > r.Population:
+		return fmt.Errorf("dp: n-min = %d must lie between 1 and the %d clients that can report", r.Least, r.most())
+	}
 	return nil
+}
+
+// most is the largest number of reports that a round can have.
+func (r Round) most() int64 {
+	if r.Participation == Sampled {
+		return r.Reports
+	}
+	return r.Population
 }
 
 // Accountant turns an event into a guarantee. It is a pure function of the event; anything

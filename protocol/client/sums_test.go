@@ -231,7 +231,7 @@ func charged(t *testing.T, task wire.Task, m *mechanism.AggregatedSum, n, others
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, ok, err := pure.Planned(k)
+	e, ok, err := pure.Planned()
 	if err != nil || !ok {
 		t.Fatal(ok, err)
 	}
@@ -269,7 +269,7 @@ func TestChargesOfSumsWithProofsCoverWhatIsSeen(t *testing.T) {
 						rounds, qs = 1, []float64{0, 1}
 					}
 					theirs, own := eps(event, rounds), eps(terms.Charge, rounds)
-					if !(own >= theirs) {
+					if !(own >= theirs*(1-1e-3)) { // the pair of rounds of which nobody knows who is there has some slack
 						t.Errorf("%s: the client counts %v, the coordinator %v", name, own, theirs)
 					}
 					second := qs
@@ -299,7 +299,8 @@ func TestChargesOfSumsWithProofsCoverWhatIsSeen(t *testing.T) {
 		t.Errorf("blind: delta %v", got)
 	}
 	task.Participation = dp.Sampled
-	more := charged(t, task, m, 4, 0, 1) // as if a half came and were charged as a quarter
+	more := charged(t, task, m, 4, 0, 1) // as if a half came and were charged as a quarter that is surely there
+	more.Least = 0
 	if got := worst(noise, []float64{.5}, []float64{.5}, eps(more, 2)); got <= delta {
 		t.Errorf("blind to sampling: delta %v", got)
 	}

@@ -25,10 +25,7 @@ func (c *Coordinator) cost(b wire.RoundClosed) (entry ledger.Entry, charged bool
 		return entry, false, nil
 	}
 	// There cannot be more reports than clients that were asked.
-	k, limit := b.Reports, c.config.Population
-	if b.Void {
-		k = c.config.MinReports // what trust local promises does not depend on k
-	}
+	limit := c.config.Population
 	switch c.config.Participation {
 	case dp.Sampled:
 		limit = c.config.Sample
@@ -40,114 +37,121 @@ func (c *Coordinator) cost(b wire.RoundClosed) (entry ledger.Entry, charged bool
 		from, to := c.config.Blocks.Range(block)
 		limit = to - from
 	}
-	if k < c.config.MinReports || k > limit {
+	if !b.Void && (b.Reports < c.config.MinReports || b.Reports > limit) {
 		return entry, false, fmt.Errorf("round %d has %d reports, want between n-min = %d and %d",
-			b.Round, k, c.config.MinReports, limit)
+			b.Round, b.Reports, c.config.MinReports, limit)
 	}
-	return c.Planned(k)
+	return c.Planned()
 }
 
-// event returns the cost of a round with k reports. Given k, the participants are a uniform
-// k-subset of the population, however they were chosen, if coins and drop-outs are
-// independent of the data and alike for all clients. If some clients drop out more often than
-// others, the rest have a larger chance than k/n, and the charge is too small for them; hence
-// Config.Declinable.
-// Whether a round is void depends on k alone and changes nothing.
+// Event returns what a round of the task is charged as, but for noise that is correlated over rounds. It depends on the
+// task's terms alone, never on who came: somebody may choose upon releases who stays away, and so how many come. The
+// reports that hide each other are n-min less those of colluders; more hide better.
 //
-// With dp.Once a client is in one block of an epoch. The epoch's first round pays for all its
-// blocks, as for blocks of the smallest size that is released.
-func (c *Coordinator) event(k int64) (dp.Round, error) {
-	if c.config.Ledger == ledger.Unprotected {
-		return dp.Round{}, nil // reports promise nothing, and nothing is recorded
-	}
-	if c.config.Participation == dp.Once {
-		e, err := c.config.Blocks.Epoch(c.config.Report, c.config.MinReports-c.config.Fewer())
-		e.Trust = c.config.Trust
+// With participation once a client is in one block of an epoch. The epoch's first round pays for all its blocks.
+func (c Config) Event() (dp.Round, error) {
+	sure := c.MinReports - c.Fewer()
+	if c.Participation == dp.Once {
+		e, err := c.Blocks.Epoch(c.Report, sure)
+		e.Trust = c.Trust
 		return e, err
 	}
-	if m, _, ok := c.config.correlation(); ok {
-		// Rounds cost together what their numbers say, whoever takes part, and void ones are charged with
-		// the next: toeplitz.md.
-		var charged int64
-		for _, e := range c.config.Ledger.Entries() {
-			if e.Round <= c.Round {
-				charged = e.Round
-			}
+	all := dp.Round{Report: c.Report, Trust: c.Trust, Participation: dp.All, Population: sure}
+	if !c.credits() {
+		return all, nil
+	}
+	e := all
+	e.Participation, e.Population, e.Reports, e.Gamma, e.Least = c.Participation, c.Population, c.Sample, c.Gamma, sure
+	if c.MinClients > 0 {
+		e.Population = c.MinClients // not n, which may follow from what was released: rosters.md
+	}
+	if c.Trust.Is(dp.SumsOnly) {
+		// The sum surely has the noise of n-min clients, and the honest ones only are there by chance.
+		if e.Report.Class == dp.Gaussian {
+			e.Report = dp.Report{Class: dp.GaussianSum, Sigma: min(dp.MaxSigma, e.Report.Sigma*math.Sqrt(float64(sure))*(1-0x1p-50))}
 		}
-		report, err := m.Charged(charged, c.Round+1, c.config.Every)
-		return dp.Round{Report: report, Trust: c.config.Trust, Participation: dp.All, Population: k, Reports: k, Realised: true}, err
+		if h := c.Honest; h > 0 && h < 1 {
+			e.Population, e.Least = int64(h*float64(e.Population)), max(1, int64(h*float64(sure)))
+		}
 	}
-	e := dp.Round{
-		Report: c.config.Report, Trust: c.config.Trust, Participation: c.config.Participation,
-		Population: c.config.Population, Reports: k, Realised: true,
-	}
-	if e.Report.Class == dp.GaussianSum && e.Participation == dp.All {
-		// The noise does not depend on who is there, and who kept others away knows that this client
-		// is. So drop-outs are no chance.
-		e.Population = k
-		return e, nil
-	}
-	if c.config.Tokens && !c.config.Trust.Is(dp.Alone) {
-		// Whoever runs the shuffler may have stuffed the batch. Only tokens tell, after it was opened.
-		e.Reports = min(k, c.config.MinReports) - c.config.Fewer()
-		e.Participation, e.Population = dp.All, e.Reports
-		return e, nil
-	}
-	if c.config.MinClients > 0 {
-		e.Population = c.config.MinClients // not n, which may follow from what was released: rosters.md
-	}
-	if e.Report.Class == dp.GaussianSum {
-		// The draw and the coins are a chance that lowers the cost, drop-outs are not: somebody may
-		// choose who stays away. So a round is charged for the reports that it would have had.
-		e.Reports = max(k, c.config.Sample, int64(math.Ceil(c.config.Gamma*float64(e.Population))))
-	}
-	if h := c.config.Honest; h > 0 && h < 1 {
-		e.Population = int64(h * float64(e.Population))
-	}
-	if c.config.Messages > 1 || e.Reports > e.Population || c.config.Declinable && k < c.asked() {
-		// The random choice of participants lowers no cost. The messages of a client come or
-		// stay away together, so charging a subsampled round for each would be too little
-		// (messages.md). And dishonest clients may choose to take part in exactly those rounds
-		// in which a certain client does. Of clients who decline, k/n says nothing: where a few
-		// always answer and all others never do, those few are in the round for certain.
-		e.Participation, e.Population, e.Reports = dp.All, k, k
-	}
-	if c.config.Colluders > 0 {
-		// It is not known how many of the k are honest. If more are, a client is hidden better
-		// but chosen more often. The charge for the fewest possible, as if all clients were
-		// asked, covers both.
-		e.Participation, e.Reports = dp.All, k-c.config.Fewer()
-		e.Population = e.Reports
-	}
-	if e.Participation == dp.All && e.Reports != e.Population {
-		e.Participation = dp.CheckIn
+	if e.Participation == dp.Sampled && e.Reports >= e.Population || e.Gamma == 1 {
+		return all, nil // all honest clients may be drawn
 	}
 	return e, nil
 }
 
-// asked returns the number of clients that are asked for a report; 0 if their coins decide.
-func (c *Coordinator) asked() int64 {
-	switch c.config.Participation {
-	case dp.All:
-		return c.config.Population
-	case dp.Sampled:
-		return c.config.Sample
+// credits says whether the random choice of participants lowers the charge.
+func (c Config) credits() bool {
+	switch {
+	case c.Participation != dp.Sampled && c.Participation != dp.CheckIn, c.Trust.Is(dp.Alone):
+		return false
+	case c.Tokens: // fewer than n-min may have tokens, which shows only when the batch is opened: tokens.md
+		return false
+	case c.Messages > 1: // a client's messages come or stay away together: messages.md
+		return false
+	case c.Colluders > 0: // it is not known how many of a round are honest
+		return false
+	case c.Declinable: // who answers may depend on having been drawn
+		return false
 	}
-	return 0
+	return true
 }
 
-// Planned returns the charge for the coming round if the reports of k clients come. charged is
-// false if an earlier round has paid for it.
-func (c *Coordinator) Planned(k int64) (entry ledger.Entry, charged bool, err error) {
+// event returns what the coming round is charged as.
+func (c *Coordinator) event() (e dp.Round, err error) {
+	if c.config.Ledger == ledger.Unprotected {
+		return e, nil // reports promise nothing, and nothing is recorded
+	}
+	if m, _, ok := c.config.correlation(); ok {
+		// Rounds cost together what their numbers say, whoever takes part, and void ones are charged with
+		// the next: toeplitz.md.
+		report, err := m.Charged(c.lastCharged(), c.Round+1, c.config.Every)
+		return dp.Round{Report: report, Trust: c.config.Trust, Participation: dp.All, Population: c.config.MinReports}, err
+	}
+	if e, err = c.config.Event(); err != nil || e.Least == 0 {
+		return e, err
+	}
+	if charged := c.config.Ledger.Entries(); len(charged) > 0 {
+		// A roster may change upon releases, and the composition is for rounds that are fixed beforehand. More clients
+		// than in the first round cost no more: attendance.md.
+		counted := charged[0].Event.Population
+		if e.Population < counted {
+			return e, fmt.Errorf("%d clients, and the first round counted on %d", e.Population, counted)
+		}
+		e.Population = counted
+	}
+	return e, nil
+}
+
+// lastCharged returns the last round in the ledger before the coming one; 0 if there is none.
+func (c *Coordinator) lastCharged() (round int64) {
+	for _, e := range c.config.Ledger.Entries() {
+		if e.Round <= c.Round {
+			round = e.Round
+		}
+	}
+	return round
+}
+
+// Planned returns the charge for the coming round. charged is false if an earlier round has paid for it.
+func (c *Coordinator) Planned() (entry ledger.Entry, charged bool, err error) {
 	if c.config.Participation == dp.Once && c.epochCharged(c.Round+1) {
 		return ledger.Entry{}, false, nil
 	}
 	entry.Round = c.Round + 1
-	if c.config.Messages > 1 {
-		entry.Times = c.config.Messages
+	if entry.Event, err = c.event(); err != nil {
+		return entry, true, err
 	}
-	entry.Event, err = c.event(k)
-	return entry, true, err
+	times := max(1, c.config.Messages)
+	if entry.Event.Least > 0 {
+		// A void round is a free attempt to have a certain client among few: it costs as much as another one, and is
+		// charged with the next that is not void. Until then nothing was released.
+		times = entry.Round - c.lastCharged()
+	}
+	if times > 1 {
+		entry.Times = times
+	}
+	return entry, true, nil
 }
 
 // epochCharged says whether a round of this round's epoch was charged.

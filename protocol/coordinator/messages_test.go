@@ -151,12 +151,12 @@ func TestSharedDrawIsNotChargedAsSeveralSampledRounds(t *testing.T) {
 		t.Errorf("truth %.4f, two sampled rounds %.4f; want .1452 and .1280", shared, naive)
 	}
 	for _, eps0 := range []float64{1, 2, 3} {
-		c := messagesOf(t, eps0, func(c *coordinator.Config) { c.Participation, c.Sample = dp.Sampled, 2 })
-		e, charged, err := c.Planned(2)
+		c := messagesOf(t, eps0, func(c *coordinator.Config) { c.Participation, c.Sample, c.MinReports = dp.Sampled, 2, 2 })
+		e, charged, err := c.Planned()
 		if err != nil || !charged {
 			t.Fatal(err)
 		}
-		event := dp.Round{Report: e.Event.Report, Trust: dp.Shuffle, Participation: dp.All, Population: 2, Reports: 2, Realised: true}
+		event := dp.Round{Report: e.Event.Report, Trust: dp.Shuffle, Participation: dp.All, Population: 2}
 		if e != (ledger.Entry{Round: 1, Event: event, Times: 2}) {
 			t.Errorf("charged %+v", e)
 		}
@@ -172,7 +172,7 @@ func TestSharedDrawIsNotChargedAsSeveralSampledRounds(t *testing.T) {
 		const eps = 1.5
 		d := truth(eps0, eps)
 		sampled := event
-		sampled.Participation, sampled.Population = dp.Sampled, 3
+		sampled.Participation, sampled.Population, sampled.Reports = dp.Sampled, 3, 2
 		for name, mutant := range map[string]dp.Event{"two sampled rounds": dp.Repeat{Event: sampled, Times: 2}, "one round of all": event} {
 			if got := priced(t, mutant, d); got >= eps {
 				t.Errorf("%s: epsilon %.4f at delta %.4f is not refuted by %v", name, got, d, eps)
@@ -195,13 +195,13 @@ func TestSharedNumberOfReportsIsNotCharged(t *testing.T) {
 		t.Errorf("truth %.4f, product of mixtures %.4f", truth, naive)
 	}
 	for _, p := range []dp.Participation{dp.All, dp.CheckIn} {
-		c := messagesOf(t, eps0, func(c *coordinator.Config) {
-			if c.Participation = p; p == dp.CheckIn {
-				c.Gamma = .5
-			}
-		})
 		for k := int64(1); k <= 3; k++ {
-			e, _, err := c.Planned(k)
+			c := messagesOf(t, eps0, func(c *coordinator.Config) {
+				if c.Participation, c.MinReports = p, k; p == dp.CheckIn {
+					c.Gamma = .5
+				}
+			})
+			e, _, err := c.Planned()
 			if err != nil || e.Times != 2 || e.Event.Participation != dp.All || e.Event.Population != k {
 				t.Fatalf("%s, %d reports: %+v, %v", p, k, e, err)
 			}
@@ -238,7 +238,7 @@ func TestLinkedPartsAreNotWhatIsCharged(t *testing.T) {
 	if math.Abs(linked-.2669) > 5e-5 || math.Abs(unlinked-.2202) > 5e-5 {
 		t.Errorf("linked %.4f, in orders of their own %.4f; want .2669 and .2202", linked, unlinked)
 	}
-	e, _, err := messagesOf(t, eps0, nil).Planned(3)
+	e, _, err := messagesOf(t, eps0, func(c *coordinator.Config) { c.MinReports = 3 }).Planned()
 	if err != nil || e.Times != 2 || e.Event.Participation != dp.All {
 		t.Fatalf("%+v, %v", e, err)
 	}
@@ -301,7 +301,7 @@ func TestRoundsOfSeveralMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := messagesOf(t, 1, func(c *coordinator.Config) { c.Participation, c.Blocks = dp.Once, blocks })
-	if e, charged, err := b.Planned(1); err != nil || !charged || e.Times != 2 || e.Event.Participation != dp.All || e.Event.Population != 1 {
+	if e, charged, err := b.Planned(); err != nil || !charged || e.Times != 2 || e.Event.Participation != dp.All || e.Event.Population != 1 {
 		t.Errorf("an epoch is charged as %+v, %v", e, err)
 	}
 }

@@ -64,7 +64,7 @@ type Config struct {
 	Participation dp.Participation
 	Population    int64 // n, including Colluders
 	// MinClients is the number of clients by which every round of the task is charged, whatever n
-	// it has, if the roster may change: rosters.md. 0: each round is charged by its own n.
+	// it has, if the roster may change: rosters.md. 0: that of the first round, and later ones must not have fewer.
 	MinClients int64
 	Sample     int64
 	Gamma      float64
@@ -92,8 +92,7 @@ type Config struct {
 	// lowers no cost (tokens.md).
 	Tokens bool
 	// Declinable says that clients decide whether they take part, as they do of a question, which
-	// their policies may refuse. Who stays away is then no chance: a round of fewer reports than were
-	// asked for is charged as if only those who reported had been asked.
+	// their policies may refuse. They may do so upon having been drawn, so no chance is credited.
 	Declinable bool
 	// Every says that a client takes part in at most one of so many consecutive rounds, by its own
 	// count. It is required, with participation check-in, for a mechanism whose noise is correlated

@@ -23,7 +23,7 @@ func (b *book) Charge(_ context.Context, c ledger.Charge) error {
 	if b.refuse != nil {
 		return b.refuse
 	}
-	b.charged = append(b.charged, ledger.Entry{Round: c.Round, Event: c.Event})
+	b.charged = append(b.charged, ledger.Entry{Round: c.Round, Event: c.Event, Times: c.Times})
 	return nil
 }
 func (b *book) Spent() (dp.Bound, error)       { return dp.Bound{}, nil }
@@ -39,6 +39,11 @@ func (promised) Event() dp.Report { return dp.Report{Class: dp.Generic, Eps0: 1}
 type summed struct{ randomizer.Mechanism }
 
 func (summed) Event() dp.Report { return dp.Report{Class: dp.GaussianSum, Sigma: 8} }
+
+// added has reports with Gaussian noise of their own, of which the sum is seen.
+type added struct{ randomizer.Mechanism }
+
+func (added) Event() dp.Report { return dp.Report{Class: dp.Gaussian, Sigma: 3} }
 
 func config(t *testing.T, l Ledger) Config {
 	t.Helper()
@@ -87,7 +92,7 @@ func TestNothingOpensBeforeTheCharge(t *testing.T) {
 	if err := c.Receive(t.Context(), batch(1, 4).Closed()); err != nil {
 		t.Fatal(err)
 	}
-	if len(b.charged) != 1 || b.charged[0].Event.Reports != 4 || b.charged[0].Event.Participation != dp.All {
+	if len(b.charged) != 1 || b.charged[0].Event.Population != 2 || b.charged[0].Event.Participation != dp.All {
 		t.Errorf("charged %+v", b.charged)
 	}
 	if err := c.Void(); err == nil {
@@ -124,7 +129,7 @@ func TestSampledRoundTakesNoMoreThanItsSample(t *testing.T) {
 		if err := c.Receive(t.Context(), batch(int64(round)+1, k).Closed()); err != nil {
 			t.Fatal(err)
 		}
-		want := dp.Round{Report: settings.Report, Trust: dp.Shuffle, Participation: dp.Sampled, Population: 4, Reports: int64(k), Realised: true}
+		want := dp.Round{Report: settings.Report, Trust: dp.Shuffle, Participation: dp.Sampled, Population: 4, Reports: 3, Least: 2}
 		if got := b.charged[round].Event; got != want {
 			t.Errorf("charged %+v, want %+v", got, want)
 		}
@@ -325,16 +330,14 @@ func TestColludersOfASumTakeNoiseAway(t *testing.T) {
 		if honest == 0 {
 			share = 1
 		}
-		for k := c.MinReports; k <= c.Population; k++ {
-			entry, _, err := pure.Planned(k)
-			if err != nil {
-				t.Fatal(err)
-			}
-			e := entry.Event
-			left, counted := int64(share*float64(k))-c.Colluders, int64(share*float64(e.Reports))
-			if counted > left || counted < left-1 || e.Population != e.Reports {
-				t.Fatalf("honest = %v: %d reports are charged as %+v, noise of %d, but %d add theirs", honest, k, e, counted, left)
-			}
+		entry, _, err := pure.Planned()
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := entry.Event
+		left, counted := int64(share*float64(c.MinReports))-c.Colluders, int64(share*float64(e.Population))
+		if counted > left || counted < left-1 || e.Participation != dp.All {
+			t.Fatalf("honest = %v: charged as %+v, noise of %d, but %d add theirs", honest, e, counted, left)
 		}
 	}
 	c := config(t, &book{})
@@ -344,60 +347,39 @@ func TestColludersOfASumTakeNoiseAway(t *testing.T) {
 	}
 }
 
-// Of a sum to which others add the noise, a round in which all are asked costs the same whoever
-// comes: who kept the others away knows that a certain client is there.
-func TestDropOutsOfASumAreNotCharged(t *testing.T) {
-	for _, tokens := range []bool{false, true} {
-		for _, honest := range []float64{0, .5} {
-			c := config(t, &book{})
-			c.Mechanism = summed{c.Mechanism}
-			c.Trust, c.Report, c.Population, c.MinReports, c.Honest, c.Tokens = dp.Distributed, summed{}.Event(), 1000, 2, honest, tokens
-			pure, err := New(c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, k := range []int64{2, 3, 500, 999, 1000} {
-				entry, _, err := pure.Planned(k)
-				e := entry.Event
-				if err != nil || e.Participation != dp.All || e.Population != e.Reports || e.Report != c.Report {
-					t.Errorf("honest = %v: %d reports are charged as %+v, %v", honest, k, e, err)
-				}
-			}
-		}
-	}
-}
-
-// Where noise is the aggregators', a round that is drawn or of coins costs no less where fewer came.
-func TestDropOutsOfADrawnSumAreNotCredited(t *testing.T) {
+// Of a sum the noise is that of n-min clients, or the aggregators', whoever comes; the draw and the coins count among those who
+// are surely honest.
+func TestSumsAreChargedForTheLeast(t *testing.T) {
 	for _, x := range []struct {
-		who                      dp.Participation
-		sample                   int64
-		gamma                    float64
-		minClients, colluders, k int64
-		reports, of              int64 // charged
+		name   string
+		sum    bool // the aggregators add the noise
+		change func(*Config)
+		want   dp.Round
 	}{
-		{dp.Sampled, 100, 0, 0, 0, 100, 100, 1000},
-		{dp.Sampled, 100, 0, 0, 0, 7, 100, 1000},
-		{dp.Sampled, 100, 0, 50, 0, 7, 7, 7}, // of fewer than were drawn: no chance
-		{dp.Sampled, 100, 0, 0, 1, 7, 6, 6},
-		{dp.CheckIn, 0, .1, 0, 0, 130, 130, 1000}, // more coins than expected
-		{dp.CheckIn, 0, .1, 0, 0, 7, 100, 1000},
-		{dp.CheckIn, 0, .0999, 0, 0, 7, 100, 1000}, // rounded up
+		{"all, by aggregators", true, func(c *Config) { c.Honest = .5 }, dp.Round{Report: summed{}.Event(), Participation: dp.All, Population: 20}},
+		{"sampled, by aggregators", true, func(c *Config) { c.Participation, c.Sample = dp.Sampled, 100 },
+			dp.Round{Report: summed{}.Event(), Participation: dp.Sampled, Population: 1000, Reports: 100, Least: 20}},
+		{"check-in, by aggregators, some honest", true, func(c *Config) { c.Participation, c.Gamma, c.Honest = dp.CheckIn, .1, .5 },
+			dp.Round{Report: summed{}.Event(), Participation: dp.CheckIn, Population: 500, Gamma: .1, Least: 10}},
+		{"all", false, func(c *Config) { c.Honest = .5 }, dp.Round{Report: added{}.Event(), Participation: dp.All, Population: 20}},
+		{"sampled", false, func(c *Config) { c.Participation, c.Sample = dp.Sampled, 100 },
+			dp.Round{Report: dp.Report{Class: dp.GaussianSum, Sigma: 3 * math.Sqrt(20) * (1 - 0x1p-50)}, Participation: dp.Sampled, Population: 1000, Reports: 100, Least: 20}},
+		{"sampled, few honest", false, func(c *Config) { c.Participation, c.Sample, c.Honest = dp.Sampled, 100, .05 },
+			dp.Round{Report: added{}.Event(), Participation: dp.All, Population: 20}},
 	} {
 		c := config(t, &book{})
-		c.Mechanism = summed{c.Mechanism}
-		c.Trust, c.Report, c.Population, c.MinReports = dp.Distributed, summed{}.Event(), 1000, 2
-		c.Participation, c.Sample, c.Gamma = x.who, x.sample, x.gamma
-		c.MinClients, c.Colluders = x.minClients, x.colluders
+		c.Trust, c.Population, c.MinReports = dp.Distributed, 1000, 20
+		if c.Mechanism, c.Report = (randomizer.Mechanism)(added{c.Mechanism}), (added{}).Event(); x.sum {
+			c.Mechanism, c.Report = summed{c.Mechanism}, summed{}.Event()
+		}
+		x.change(&c)
 		pure, err := New(c)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatal(x.name, err)
 		}
-		entry, _, err := pure.Planned(x.k)
-		e := entry.Event
-		all := x.reports == x.of
-		if err != nil || e.Reports != x.reports || e.Population != x.of || all != (e.Participation == dp.All) {
-			t.Errorf("%+v is charged as %+v, %v", x, e, err)
+		x.want.Trust = dp.Distributed
+		if entry, _, err := pure.Planned(); err != nil || entry.Event != x.want {
+			t.Errorf("%s: charged as %+v, %v; want %+v", x.name, entry.Event, err, x.want)
 		}
 	}
 }

@@ -443,7 +443,7 @@ func TestEntriesOfSeveralMessages(t *testing.T) {
 		}
 	}
 	roomy := open(t, &storage{}, 7)
-	for _, times := range []int64{-1, 1, 4097} {
+	for _, times := range []int64{-1, 1, wire.MaxTimes + 1} {
 		if err := roomy.Charge(t.Context(), several(2, 2, 1e-9, times)); err == nil || errors.Is(err, ErrBudget) {
 			t.Errorf("charged %d times: %v", times, err)
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 var shuffled = dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: 2}, Trust: dp.Shuffle,
-	Participation: dp.All, Population: 60000, Reports: 60000, Realised: true}
+	Participation: dp.All, Population: 60000}
 
 // One task's budget: a round is charged before any of its reports is opened.
 func ExampleLedger() {

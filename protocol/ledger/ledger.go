@@ -16,6 +16,7 @@ import (
 	"slices"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
 // ErrBudget is wrapped by the refusal of a round that would exceed the budget.
@@ -61,8 +62,8 @@ func (e Entry) Charged() dp.Repeat { return dp.Repeat{Event: e.Event, Times: max
 
 // check returns an error unless the event can be charged as often as Times says.
 func (e Entry) check() error {
-	if e.Times < 0 || e.Times == 1 {
-		return fmt.Errorf("ledger: times = %d must be 0, for once, or at least 2", e.Times)
+	if e.Times < 0 || e.Times == 1 || e.Times > wire.MaxTimes {
+		return fmt.Errorf("ledger: times = %d must be 0, for once, or lie between 2 and %d", e.Times, int64(wire.MaxTimes))
 	}
 	return e.Event.Validate()
 }

@@ -29,7 +29,7 @@ func (f flat) Eps(ev dp.Event, delta float64) (dp.Bound, error) {
 
 func round(k int64) dp.Round {
 	return dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: 1}, Trust: dp.Shuffle,
-		Participation: dp.CheckIn, Population: 100, Reports: k, Realised: true}
+		Participation: dp.Sampled, Population: 100, Reports: k, Least: k}
 }
 
 func newLedger(t *testing.T, c Config) *Ledger {

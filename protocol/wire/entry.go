@@ -2,6 +2,9 @@ package wire
 
 import "github.com/riffle-dp/riffle/dp"
 
+// MaxTimes is the largest number of times that one entry charges its event.
+const MaxTimes = 1e12
+
 // Entry is one entry of a durable ledger: the charged round, its batch, and the event that it
 // is charged as, once or several times. One ledger holds the entries of all tasks of a population. Each entry holds
 // the digest of the one before, so that none can be taken out.
@@ -15,7 +18,7 @@ type Entry struct {
 	Batch        [32]byte
 	Event        dp.Round
 	// Times is how often the event is charged, if not once: the number of messages that each
-	// client sent. 0 means once.
+	// client sent, or this round and the void ones before it. 0 means once.
 	Times int64
 }
 
@@ -48,7 +51,7 @@ func (m *Entry) fields(c *codec) {
 	c.count("n", &r.Population)
 	c.count("k", &r.Reports)
 	c.f64("gamma", &r.Gamma)
-	c.flag(&r.Realised)
+	c.count("n-min", &r.Least)
 	if c.read() {
 		if err := r.Validate(); err != nil {
 			c.fail("%v", err)
@@ -56,7 +59,14 @@ func (m *Entry) fields(c *codec) {
 	}
 }
 
-func (m *Entry) parts() []part { return []part{messagesPart(&m.Times, func(*codec) {})} }
+func (m *Entry) parts() []part {
+	return []part{{tagMessages, func() bool { return m.Times > 1 }, func(c *codec) {
+		c.i64(&m.Times)
+		if c.read() && (m.Times < 2 || m.Times > MaxTimes) {
+			c.fail("an event is charged %d times, at least twice and at most %d times", m.Times, int64(MaxTimes))
+		}
+	}}}
+}
 
 // steps are height and eta, the number of shares, and each share.
 func (c *codec) steps(s *dp.Steps) {

@@ -54,7 +54,7 @@ func messages() []vector {
 	closed := RoundClosed{Announcement: fill(4), Round: 5, Reports: 498, Digest: fill(5), Shares: fill(6), Chunks: 3,
 		Rejected: []Rejection{{Malformed, 2}, {Duplicate, 7}}}
 	entry := Entry{Before: fill(8), Population: ID{1}, Task: fill(1), Round: 5, Announcement: fill(4), Batch: fill(5),
-		Event: dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: 3.0001}, Trust: dp.Shuffle, Participation: dp.CheckIn, Population: 1000, Reports: 498, Realised: true}}
+		Event: dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: 3.0001}, Trust: dp.Shuffle, Participation: dp.CheckIn, Population: 1000, Gamma: .5, Least: 498}}
 	rising := entry
 	rising.Event.Report = dp.Report{Class: dp.Rising, Eps0: 2.835, Steps: dp.NewSteps(5.338, []float64{.171, .068, .0217}, 1.83e-7)}
 	exclusion := Exclusion{Announcement: fill(4), Reports: 498, Places: []int64{0, 17, 497}}

@@ -184,11 +184,12 @@ func (c Config) participation() dp.Participation {
 }
 
 // query asks for the cost of the smallest round: more reports bring more noise. Where a question has
-// several rounds, each client is in one of them, so they cost as much as one.
+// several rounds, each client is in one of them, so they cost as much as one. Only a curator, who has all rows, has
+// the answers of just those who were drawn.
 func (p *Plan) query() account.Query {
 	q := account.Query{Trust: p.counted(), Participation: dp.All, Population: p.MinReports, Rounds: 1, Delta: p.Delta * planned}
-	if p.Sample != 0 && p.MinReports == p.Sample {
-		q.Participation, q.Population, q.Reports = dp.Sampled, p.Clients, p.Sample
+	if byCurator(p.Trust) && p.Sample != 0 {
+		q.Participation, q.Population, q.Reports, q.Least = dp.Sampled, p.Clients, p.Sample, p.MinReports
 	}
 	return q
 }

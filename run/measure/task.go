@@ -210,7 +210,7 @@ func (p *Plan) Coordinator() (coordinator.Config, error) {
 // blocks of clients.
 func (p *Plan) coordinator(l learner, m randomizer.Randomizer) coordinator.Config {
 	c := coordinator.Config{Optimizer: l, Mechanism: m, Report: m.Event(), Trust: p.counted(), Participation: p.participation(),
-		Population: p.Clients, Sample: p.Sample, MinReports: p.MinReports, Clip: p.clip(), Declinable: true}
+		Population: p.Clients, Sample: p.Sample, MinReports: p.MinReports, Clip: p.clip(), Declinable: !byCurator(p.Trust)}
 	if published := p.Question.Parameters(); int64(m.Facts().Dim) != published {
 		c.ModelDim = published
 	}

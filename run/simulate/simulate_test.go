@@ -187,19 +187,18 @@ func TestParticipationCounts(t *testing.T) {
 		}
 	}
 	for _, e := range co.State().Charged {
-		if e.Event.Participation != dp.CheckIn || !e.Event.Realised || e.Event.Reports < 5000 {
-			t.Errorf("charged %+v, want the realised k", e.Event)
+		if e.Event.Participation != dp.CheckIn || e.Event.Least != 1 || e.Event.Gamma != .4 {
+			t.Errorf("charged %+v, want its terms", e.Event)
 		}
 	}
 }
 
-// Drop-outs in a round of all clients make it a uniform subset: it must be
-// charged as one of k_t, never as a full round.
-func TestDropoutsAreChargedAsRealised(t *testing.T) {
+// Who drops out is no chance: a round of all clients is charged for n-min of them, however many come.
+func TestDropoutsAreNoChance(t *testing.T) {
 	s, co := build(t, setup{n: 1000, participation: dp.All, dropout: .5})
 	k := rounds(t, s, 1)[0]
 	e := co.State().Charged[0].Event
-	if k >= 1000 || e.Reports != k || e.Participation != dp.CheckIn || e.Validate() != nil {
+	if k >= 1000 || e.Population != 1 || e.Participation != dp.All || e.Validate() != nil {
 		t.Errorf("%d reports charged as %+v", k, e)
 	}
 }

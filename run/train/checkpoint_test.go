@@ -19,8 +19,8 @@ import (
 
 func someCheckpoint() checkpoint {
 	event := func(k int64) dp.Round {
-		return dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: 1.1}, Trust: dp.Shuffle, Participation: dp.CheckIn,
-			Population: 100, Reports: k, Realised: true}
+		return dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: 1.1}, Trust: dp.Shuffle, Participation: dp.Sampled,
+			Population: 100, Reports: k, Least: k}
 	}
 	c := checkpoint{seconds: 12.5, reports: 77, state: coordinator.State{
 		Round: 6,

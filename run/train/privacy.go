@@ -3,7 +3,6 @@ package train
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/mechanism/toeplitz"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
+	"github.com/riffle-dp/riffle/protocol/coordinator"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/mechanism"
 )
@@ -70,92 +70,46 @@ func (c PrivacyConfig) blocks() (schedule.Blocks, error) {
 	return b, nil
 }
 
-// planned is a question about a run's cost. The σ in the question is the run's σ times worth.
-type planned struct {
-	query account.Query
-	worth float64
-}
-
-// query returns the question about the planned cost of this run, with honest behaviour of all
-// clients. With participation once it asks about epochs: in each, a client reports once, among
-// at least n-min reports.
-func (c PrivacyConfig) query() account.Query {
-	q := account.Query{
-		Trust: c.Trust.Recorded(), Participation: c.Participation, Class: dp.Generic,
-		Eps0: c.Eps0, Population: c.Population, Reports: c.K, Gamma: c.Gamma, Dropout: c.Dropout,
-		Rounds: c.Rounds, Messages: c.Messages, Delta: c.accountedDelta(),
-	}
+// query returns the question about the run's cost, the same that its ledger asks. The σ in the question is Sigma times
+// worth.
+func (c PrivacyConfig) query() (q account.Query, worth float64, err error) {
+	q = account.Query{Trust: c.Trust.Recorded(), Class: dp.Generic, Eps0: c.Eps0, Rounds: c.Rounds, Messages: c.Messages, Delta: c.accountedDelta()}
 	if c.Trust.Is(dp.SumsOnly) {
-		if q.Class, q.Sigma = dp.Gaussian, c.Sigma; c.NoiseOfSum() {
+		q.Class, q.Eps0 = dp.Gaussian, 0
+		if c.NoiseOfSum() {
 			q.Class = dp.GaussianSum
 		}
 	}
-	if c.Tokens && q.Participation != dp.Once && !c.Trust.Is(dp.Alone) {
-		// Rounds are charged for n-min clients: protocol/coordinator/tokens.md.
-		q.Participation, q.Population, q.Reports, q.Gamma, q.Dropout = dp.All, c.NMin, 0, 0, 0
-	}
-	if blocks, err := c.blocks(); err == nil && q.Participation == dp.Once {
-		q.Participation, q.Population, q.Reports, q.Dropout = dp.All, c.NMin, 0, 0
-		q.Rounds = blocks.Epochs(c.Rounds)
-	}
-	return q
-}
-
-// queries returns the questions about a run's cost, which is the largest answer. There is more
-// than one only if a vector sum does not rely on the noise of all clients.
-func (c PrivacyConfig) queries() ([]planned, error) {
-	q := c.query()
 	if c.Every != 0 {
 		// The rounds cost together as one with less noise; how many come, and by what chance, costs nothing.
 		s, err := c.correlation()
 		if err != nil {
-			return nil, err
+			return q, 0, err
 		}
-		worth := s.Together(1-0x1p-30, 0, c.Rounds, c.Every) // rounds are charged one by one, each rounded up, and at least as dp.MaxSigma
-		q.Participation, q.Gamma, q.Dropout, q.Rounds, q.Sigma = dp.All, 0, 0, 1, c.Sigma*worth
-		return []planned{{q, worth}}, nil
+		worth = s.Together(1-0x1p-30, 0, c.Rounds, c.Every) // rounds are charged one by one, each rounded up, and at least as dp.MaxSigma
+		q.Participation, q.Population, q.Rounds, q.Sigma = dp.All, c.Population, 1, c.Sigma*worth
+		return q, worth, nil
 	}
-	if !(c.Trust.Is(dp.SumsOnly) && c.Honest > 0 && c.Honest < 1) || c.Participation == dp.Once {
-		return []planned{{q, 1}}, nil
-	}
-	if c.NoiseOfSum() {
-		return []planned{{c.amongHonest(q), 1}}, nil
-	}
-	// This question covers whatever the clients that are not honest do: account/vecsum.md,
-	// "Honest".
-	sum := q
-	sum.Sum = vecsum.Params{Users: max(c.Population, c.MaxClients), MinUsers: c.NMin, Honest: c.Honest}
-	worst, err := sum.Gaussian(1)
-	if errors.Is(err, dp.ErrNoBound) { // all clients of a round may be honest, so random participation cannot lower the cost
-		worst, err = q, nil
-		worst.Participation, worst.Population, worst.Reports, worst.Dropout, worst.Sigma = dp.All, c.NMin, 0, 0, 1
-	}
+	blocks, err := c.blocks()
 	if err != nil {
-		return nil, err
+		return q, 0, err
 	}
-	out := []planned{{worst, worst.Sigma}}
-	if q.Participation == dp.CheckIn || q.Participation == dp.All && q.Dropout > 0 {
-		out = append(out, planned{c.amongHonest(q), 1}) // otherwise it would be no larger than the first one
+	e, err := coordinator.Config{
+		Report: dp.Report{Class: q.Class, Sigma: 1}, Trust: q.Trust, Participation: c.Participation, Population: c.Population, MinClients: c.MinClients,
+		Sample: c.K, Gamma: c.Gamma, Blocks: blocks, MinReports: c.NMin, Messages: c.Messages, Honest: c.Honest, Tokens: c.Tokens,
+	}.Event()
+	if err != nil {
+		return q, 0, inputError("%v", err)
 	}
-	for i := range out {
-		out[i].query.Sigma = c.Sigma * out[i].worth
+	q.Participation, q.Population, q.Reports, q.Gamma, q.Least = e.Participation, e.Population, e.Reports, e.Gamma, e.Least
+	if c.Participation == dp.Once { // a client reports once in each epoch, among at least n-min reports
+		q.Rounds = blocks.Epochs(c.Rounds)
 	}
-	return out, nil
-}
-
-// amongHonest returns the question about the coordinator's charge if all come. It does not know
-// which of a round's k are honest, so it charges k of Honest·n.
-func (c PrivacyConfig) amongHonest(q account.Query) account.Query {
-	q.Population = int64(c.Honest * float64(q.Population))
-	switch {
-	case q.Participation == dp.CheckIn:
-		q.Gamma = min(1, q.Gamma/c.Honest)
-	case q.Participation == dp.All && q.Dropout > 0:
-		q.Participation, q.Gamma, q.Dropout = dp.CheckIn, min(1, (1-q.Dropout)/c.Honest), 0
-	case q.Participation == dp.Sampled:
-		q.Reports, q.Dropout = min(q.Reports, q.Population), 0
+	if c.Trust.Is(dp.SumsOnly) {
+		q.Class, worth = e.Report.Class, e.Report.Sigma
+		q.Sigma = c.Sigma * worth
 	}
-	return q
+	return q, worth, nil
 }
 
 // NoiseOfSum says whether a vector sum's noise is no part of clients' vectors: the aggregators add it, or it
@@ -173,61 +127,44 @@ func (c PrivacyConfig) apart() bool {
 // An accountant answers it by any bound it knows.
 func (c PrivacyConfig) Query(rounds int64) (account.Query, error) {
 	c.Rounds = rounds
-	queries, err := c.queries()
-	if err != nil {
-		return account.Query{}, err
-	}
-	return queries[0].query, nil
+	q, _, err := c.query()
+	return q, err
 }
 
-// cost returns the largest answer to the run's queries, each changed by counted.
+// cost answers the run's question, changed by counted.
 func (c PrivacyConfig) cost(ctx context.Context, counted func(account.Query) account.Query) (dp.Bound, error) {
 	if !c.Trust.Is(dp.Protecting) {
 		return ledger.Unprotected.Spent()
 	}
-	queries, err := c.queries()
+	q, _, err := c.query()
 	if err != nil {
 		return dp.Bound{}, err
 	}
-	var most dp.Bound
-	for _, p := range queries {
-		answer, err := account.Answer(ctx, counted(p.query), "best")
-		if err != nil {
-			return dp.Bound{}, err
-		}
-		if answer.Upper == nil {
-			return dp.Bound{}, fmt.Errorf("train: %w for this protocol", dp.ErrNoBound)
-		}
-		if !(answer.Upper.Eps < most.Eps) {
-			most = *answer.Upper
-		}
+	answer, err := account.Answer(ctx, counted(q), "best")
+	if err != nil {
+		return dp.Bound{}, err
 	}
-	most.Delta = c.Delta
-	return most, nil
+	if answer.Upper == nil {
+		return dp.Bound{}, fmt.Errorf("train: %w for this protocol", dp.ErrNoBound)
+	}
+	b := *answer.Upper
+	b.Delta = c.Delta
+	return b, nil
 }
 
 // solve returns the sigma, eps0 or rounds (for once: epochs), whichever knob names, for which
-// every query is within the budget. dim is the number of the model's parameters.
+// the run is within the budget. dim is the number of the model's parameters.
 func (c PrivacyConfig) solve(ctx context.Context, knob string, dim int) (sigma, eps0 float64, rounds int64, err error) {
 	if c.Trust.Is(dp.LocallyPrivate) {
 		eps0, rounds, err = c.solveReports(ctx, knob, dim)
 		return 0, eps0, rounds, err
 	}
-	queries, err := c.queries()
+	q, worth, err := c.query()
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	for i, p := range queries {
-		q, _, err := account.Plan(ctx, c.Epsilon, p.query, knob)
-		if err != nil {
-			return 0, 0, 0, err
-		}
-		sigma, eps0 = max(sigma, q.Sigma/p.worth*(1+0x1p-50)), q.Eps0
-		if i == 0 || q.Rounds < rounds {
-			rounds = q.Rounds
-		}
-	}
-	return sigma, eps0, rounds, nil
+	q, _, err = account.Plan(ctx, c.Epsilon, q, knob)
+	return q.Sigma / worth * (1 + 0x1p-50), q.Eps0, q.Rounds, err
 }
 
 // solveReports is solve for single reports, by all that their randomizer promises.
@@ -240,7 +177,10 @@ func (c PrivacyConfig) solveReports(ctx context.Context, knob string, dim int) (
 		_, r, err := c.newMechanism(dim)
 		return r, err
 	}
-	q := c.query()
+	q, _, err := c.query()
+	if err != nil {
+		return 0, 0, err
+	}
 	if knob == "eps0" {
 		eps0, _, _, err = account.PlanReport(ctx, c.Epsilon, q, promise)
 		return eps0, c.Rounds, err

@@ -280,10 +280,7 @@ func (c *Config) resolvePopulation(examples int) error {
 		if err != nil {
 			return err
 		}
-		c.NMin = min(2, c.Population)
-		if c.Participation == dp.Once || c.Trust.Is(dp.SumsOnly) && (!c.NoiseOfSum() || c.apart()) {
-			c.NMin = account.Surely(asked, c.chance())
-		}
+		c.NMin = min(asked, account.Surely(asked, c.chance()))
 	}
 	if c.NMin > c.Population {
 		return inputError("n-min = %d must be at most n = %d", c.NMin, c.Population)

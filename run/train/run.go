@@ -262,26 +262,9 @@ func (r *Run) build() error {
 	return err
 }
 
-// Planned returns the proved bound on the cost of all rounds if as many clients take part as
-// the task expects; ε is +Inf without privacy. Void rounds of a task over a network are
-// announced again, which costs more if the charge counts on random participation.
-func (t *Setup) Planned(ctx context.Context) (dp.Bound, error) {
-	if t.Wire.Rounds == 0 { // a simulation
-		return t.Config.cost(ctx, t.promised)
-	}
-	others := t.Config.Trust.Is(dp.SumsOnly) && t.Config.Honest > 0 && t.Config.Honest < 1
-	return t.Config.cost(ctx, func(q account.Query) account.Query {
-		q = t.promised(q)
-		again := q.Again(t.Wire.MinReports, t.Wire.LastRound(), others)
-		if again.Rounds == q.Rounds {
-			return again
-		}
-		// The share of δ that is kept for a sum's tails is for the task's rounds. More rounds
-		// have larger tails.
-		again.Delta -= t.Config.tail() * t.Config.Delta * (float64(again.Rounds)/float64(q.Rounds) - 1)
-		return again
-	})
-}
+// Planned returns the proved bound on the cost of all rounds if none is void; ε is +Inf without
+// privacy. Where the random choice of participants lowers the cost, a void round costs as much as another.
+func (t *Setup) Planned(ctx context.Context) (dp.Bound, error) { return t.Config.cost(ctx, t.promised) }
 
 // promised returns q for reports of which all is known that the run's mechanism promises.
 func (t *Setup) promised(q account.Query) account.Query {

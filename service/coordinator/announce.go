@@ -54,13 +54,6 @@ func (r *runner) announce(ctx context.Context) (ended bool, err error) {
 	if err := r.load(ctx, e.Clients); err != nil {
 		return false, err
 	}
-	k := e.Clients
-	switch r.task.Participation {
-	case dp.Sampled:
-		k = r.t.Sample
-	case dp.CheckIn:
-		k = max(r.task.MinReports, int64(float64(e.Clients)*r.t.Gamma))
-	}
 	if users := r.users(); users > 0 {
 		most, err := r.mostReports(e.Clients)
 		if err != nil {
@@ -72,7 +65,7 @@ func (r *runner) announce(ctx context.Context) (ended bool, err error) {
 	}
 	// Clients should not report to a round that the budgets do not allow. The charge itself
 	// decides.
-	event, charged, err := r.pure.Planned(k)
+	event, charged, err := r.pure.Planned()
 	if err != nil {
 		return false, err
 	}

@@ -257,9 +257,15 @@ func (a operatorAPI) GetLedger(ctx context.Context, _ *connect.Request[operatorv
 
 // DescribeCharge describes an event for people, and how often it is charged, if more than once.
 func DescribeCharge(e dp.Round, times int64) string {
-	text := fmt.Sprintf("%s %s k=%d n=%d", e.Trust, e.Participation, e.Reports, e.Population)
+	text := fmt.Sprintf("%s %s n=%d", e.Trust, e.Participation, e.Population)
+	if e.Reports != 0 {
+		text += fmt.Sprintf(" k=%d", e.Reports)
+	}
 	if e.Gamma != 0 {
 		text += fmt.Sprintf(" gamma=%g", e.Gamma)
+	}
+	if e.Least != 0 {
+		text += fmt.Sprintf(" n-min=%d", e.Least)
 	}
 	text += " " + string(e.Report.Class)
 	if e.Report.Eps0 != 0 {

@@ -286,23 +286,27 @@ func (v *pageWriter) task(ctx context.Context, id string, s wire.Status, last *s
 		} else if v.process.config.Evaluate == "" {
 			t.Blind = "Only programs know this task's model, and this coordinator has none that evaluates it (evaluate in its configuration)."
 		}
-		t.Planned = dp.Number(v.planned(ctx, s.ID, made))
+		t.Planned = dp.Number(v.planned(s.ID, made))
 	default:
 		Compare(&t, made)
-		t.Planned = dp.Number(v.planned(ctx, s.ID, made))
+		t.Planned = dp.Number(v.planned(s.ID, made))
 	}
 	return t
 }
 
 // planned returns what all rounds of a task will cost, or NaN while that is being computed,
 // which can take seconds.
-func (v *pageWriter) planned(ctx context.Context, id [32]byte, t *train.Setup) float64 {
+func (v *pageWriter) planned(id [32]byte, t *train.Setup) float64 {
 	known, asked := v.plans[id]
 	if !asked {
 		known = make(chan float64, 1)
 		v.plans[id] = known
 		go func() {
-			b, err := cost(ctx, t, t.Wire, t.Limit, v.process.config.Colluders)
+			entry, times, err := charges(t, t.Wire, t.Limit, v.process.config.Colluders)
+			var b dp.Bound
+			if err == nil {
+				b, err = cost(t.Limit, entry, times)
+			}
 			if err != nil {
 				b.Eps = math.NaN()
 			}

@@ -28,8 +28,7 @@ type setup interface {
 	Planned(ctx context.Context) (dp.Bound, error)
 }
 
-// charges returns what a task is charged if as many clients report as it expects: one entry, and
-// the number of entries.
+// charges returns what a task is charged if no round is void: one entry, and the number of entries.
 func charges(t setup, w wire.Task, limit ledger.Config, colluders int64) (entry ledger.Entry, times int64, err error) {
 	c, err := t.Coordinator()
 	if err != nil {
@@ -43,18 +42,11 @@ func charges(t setup, w wire.Task, limit ledger.Config, colluders int64) (entry 
 	if err != nil {
 		return entry, 0, err
 	}
-	reports := c.Population
-	switch c.Participation {
-	case dp.Sampled:
-		reports = c.Sample
-	case dp.CheckIn:
-		reports = max(c.MinReports, int64(float64(c.Population)*c.Gamma))
-	}
 	times = w.Rounds
 	if c.Participation == dp.Once { // one charge for an epoch
 		times = c.Blocks.Epochs(times)
 	}
-	if entry, _, err = pure.Planned(reports); err != nil || w.Every == 0 {
+	if entry, _, err = pure.Planned(); err != nil || w.Every == 0 {
 		return entry, times, err
 	}
 	// Rounds of correlated noise cost together what the mechanism says; here each has an equal part.
@@ -68,35 +60,22 @@ func charges(t setup, w wire.Task, limit ledger.Config, colluders int64) (entry 
 	return entry, times, err
 }
 
-// cost bounds what all of a task's rounds cost if as many clients report as it expects.
-// With colluders or tokens it is at least what the coordinator will charge.
-func cost(ctx context.Context, t setup, w wire.Task, limit ledger.Config, colluders int64) (dp.Bound, error) {
-	planned, err := t.Planned(ctx)
-	if err != nil || colluders == 0 && w.Tokens == (wire.Tokens{}) {
-		return planned, err
-	}
-	entry, times, err := charges(t, w, limit, colluders)
-	if err != nil {
-		return dp.Bound{}, err
-	}
+// cost bounds what all of a task's rounds cost if none is void.
+func cost(limit ledger.Config, entry ledger.Entry, times int64) (dp.Bound, error) {
 	all := entry.Charged()
 	all.Times *= times
-	charged, err := limit.Eps(dp.Sequence{all})
-	if err != nil || charged.Eps > planned.Eps {
-		return charged, err
-	}
-	return planned, nil
+	return limit.Eps(dp.Sequence{all})
 }
 
 // plan prices a task. It refuses one whose first round does not fit, with an error that
 // wraps ledger.ErrBudget or says that there is no bound.
 func (r *coordinatorProcess) plan(ctx context.Context, t setup, w wire.Task, limit ledger.Config) (p taskPlan, err error) {
 	p.rounds = w.Rounds
-	if p.cost, err = cost(ctx, t, w, limit, r.config.Colluders); err != nil {
-		return p, err
-	}
 	entry, times, err := charges(t, w, limit, r.config.Colluders)
 	if err != nil {
+		return p, err
+	}
+	if p.cost, err = cost(limit, entry, times); err != nil {
 		return p, err
 	}
 	if err := r.journal.Refresh(ctx); err != nil {

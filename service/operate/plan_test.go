@@ -45,9 +45,9 @@ func TestPlanCountsColluders(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		event := dp.Round{Report: task.Mechanism.(interface{ Event() dp.Report }).Event(), Trust: dp.Shuffle, Participation: dp.Sampled, Population: 400, Reports: 80, Realised: true}
+		event := dp.Round{Report: task.Mechanism.(interface{ Event() dp.Report }).Event(), Trust: dp.Shuffle, Participation: dp.Sampled, Population: 400, Reports: 80, Least: 70}
 		if colluders > 0 {
-			event.Participation, event.Population, event.Reports = dp.All, 70, 70
+			event.Participation, event.Population, event.Reports, event.Least = dp.All, 60, 0, 0
 		}
 		charged, err := task.Limit.Eps(dp.Sequence{dp.Repeat{Event: event, Times: 20}})
 		if err != nil {

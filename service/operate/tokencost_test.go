@@ -8,9 +8,9 @@ import (
 	"github.com/riffle-dp/riffle/run/measure"
 )
 
-// TestTokensInTheCostOfAQuestion: a question that draws its clients is planned by the chance to be
-// drawn, which tokens do not credit. Its price says so before anybody reports.
-func TestTokensInTheCostOfAQuestion(t *testing.T) {
+// TestPriceOfAQuestionIsItsCharge: a question that draws its clients costs as much as one to all of n-min, with tokens or without:
+// who answers may depend on having been drawn. Its price says so before anybody reports.
+func TestPriceOfAQuestionIsItsCharge(t *testing.T) {
 	c, err := measure.ParseTask([]byte("measure: count\ncolumn: age\nepsilon: 1\ndelta: 1e-5\nk: 100\nn-min: 100\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -23,21 +23,18 @@ func TestTokensInTheCostOfAQuestion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for tokens, want := range map[wire.Tokens]dp.Participation{{}: dp.Sampled, {Epoch: wire.ID{2}}: dp.All} {
+	for _, tokens := range []wire.Tokens{{}, {Epoch: wire.ID{2}}} {
 		w.Tokens = tokens
-		entry, _, err := charges(p, w, p.Limit, 0)
+		entry, times, err := charges(p, w, p.Limit, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		price, err := cost(t.Context(), p, w, p.Limit, 0)
-		if err != nil {
-			t.Fatal(err)
+		price, err := cost(p.Limit, entry, times)
+		if err != nil || !(price.Eps > .9 && price.Eps <= 1) {
+			t.Errorf("tokens %v: %+v, %v", tokens != (wire.Tokens{}), price, err)
 		}
-		if got := entry.Event.Participation; got != want {
-			t.Errorf("tokens %v: charged as %s, want %s", tokens != (wire.Tokens{}), got, want)
-		}
-		if above := price.Eps > 2; above != (want == dp.All) {
-			t.Errorf("tokens %v: epsilon %v", tokens != (wire.Tokens{}), price.Eps)
+		if e := entry.Event; e.Participation != dp.All || e.Population != 100 {
+			t.Errorf("tokens %v: charged as %+v", tokens != (wire.Tokens{}), e)
 		}
 	}
 }
