@@ -115,7 +115,7 @@ func approximated(parts []part, tv float64) (out []part, reports float64, err er
 	for _, p := range parts {
 		s := p.shape
 		if s.sigma > 0 && s.trust.Is(dp.Shuffled) {
-			k := float64(s.included) // the realised k, rounded up
+			k := float64(s.included)
 			switch {
 			case s.least > 0 && s.gamma > 0:
 				return nil, 0, refuse("nobody knows how many reports there are")

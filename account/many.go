@@ -9,7 +9,7 @@ import (
 	"github.com/riffle-dp/riffle/dp/rdp"
 )
 
-// A ledger of rounds that differ slightly, as with realised check-in, asks about nearly the
+// A ledger of many tasks, whose rounds differ, asks about nearly the
 // same composition every round. Here every grid, tilt and window is rounded to a coarse
 // scale, so that what was computed for a shape serves the next question: a new round then
 // costs one transform or none. The answer depends on the question alone; the stored values

@@ -674,8 +674,7 @@ func editLedger(t *testing.T, file string, c config.Coordinator) {
 		text   string
 	}{
 		"changed": {func(e []wire.Entry) []wire.Entry {
-			e[0].Event.Reports--
-			e[0].Event.Participation = "check-in"
+			e[0].Event.Population++
 			return e
 		}, exitFailed, "does not follow"},
 		"chained again": {func(e []wire.Entry) []wire.Entry {

@@ -116,9 +116,9 @@ func TestNewestIsPicked(t *testing.T) {
 // What a ledger tells of rounds that are past: void ones are told from charged ones
 // only where the numbers agree.
 func TestPastRounds(t *testing.T) {
-	entries := []ledger.Entry{{Round: 2, Event: dp.Round{Reports: 7}}, {Round: 5, Event: dp.Round{Population: 9}}}
-	got := Past(entries, 6, Round{Reports: 16, Void: 4})
-	want := []Round{{Round: 1, Rounds: 1, Void: 1}, {Round: 2, Rounds: 1, Reports: 7}, {Round: 3, Rounds: 1, Void: 1}, {Round: 4, Rounds: 1, Void: 1}, {Round: 5, Rounds: 1, Reports: 9}, {Round: 6, Rounds: 1, Void: 1}}
+	entries := []ledger.Entry{{Round: 2}, {Round: 5}}
+	got := Past(entries, 6, Round{Reports: 17, Void: 4})
+	want := []Round{{Round: 1, Rounds: 1, Void: 1}, {Round: 2, Rounds: 1, Reports: 8}, {Round: 3, Rounds: 1, Void: 1}, {Round: 4, Rounds: 1, Void: 1}, {Round: 5, Rounds: 1, Reports: 9}, {Round: 6, Rounds: 1, Void: 1}}
 	if !slices.Equal(got, want) {
 		t.Errorf("%+v", got)
 	}

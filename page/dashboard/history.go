@@ -107,13 +107,13 @@ func Past(entries []ledger.Entry, last int64, all Round) (list []Round) {
 			list = append(list, Round{Round: at, Rounds: n, Void: n})
 		}
 	}
+	left := int64(len(entries))
 	for _, e := range entries {
 		void(e.Round - 1)
-		r := Round{Round: e.Round, Rounds: 1, Reports: e.Event.Reports}
-		if r.Reports == 0 {
-			r.Reports = e.Event.Population
-		}
-		list = append(list, r)
+		// A charge does not say how many came: the total is spread evenly.
+		n := all.Reports / left
+		all.Reports, left = all.Reports-n, left-1
+		list = append(list, Round{Round: e.Round, Rounds: 1, Reports: n})
 		at = e.Round
 	}
 	void(last)

@@ -63,15 +63,17 @@ func (c Config) Event() (dp.Round, error) {
 	e := all
 	e.Participation, e.Population, e.Reports, e.Gamma, e.Least = c.Participation, c.Population, c.Sample, c.Gamma, sure
 	if c.MinClients > 0 {
-		e.Population = c.MinClients // not n, which may follow from what was released: rosters.md
+		e.Population = c.MinClients // not n, which may follow from what was released: absence.md
 	}
-	if c.Trust.Is(dp.SumsOnly) {
-		// The sum surely has the noise of n-min clients, and the honest ones only are there by chance.
-		if e.Report.Class == dp.Gaussian {
-			e.Report = dp.Report{Class: dp.GaussianSum, Sigma: min(dp.MaxSigma, e.Report.Sigma*math.Sqrt(float64(sure))*(1-0x1p-50))}
+	if h := c.Honest; h > 0 && h < 1 {
+		// The others choose when they come, so chance is credited among the honest only, of whom an opened round has a share
+		// h at least. The noise of r of them is that of r/h clients, rounded down: at least r(1/h − 1/least).
+		e.Population, e.Least = int64(h*float64(e.Population)), int64(h*float64(sure))
+		if e.Least < 1 {
+			return all, nil
 		}
-		if h := c.Honest; h > 0 && h < 1 {
-			e.Population, e.Least = int64(h*float64(e.Population)), max(1, int64(h*float64(sure)))
+		if e.Report.Class == dp.Gaussian {
+			e.Report.Sigma *= math.Sqrt(max(0, 1/h-1/float64(e.Least))) * (1 - 0x1p-50)
 		}
 	}
 	if e.Participation == dp.Sampled && e.Reports >= e.Population || e.Gamma == 1 {

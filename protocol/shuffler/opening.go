@@ -38,7 +38,7 @@ const opensAhead = 2 * time.Minute
 
 // CountsOn returns how many clients of a round's roster must still be enrolled when the round
 // closes, or it is void: the number by which its charge counts on the chance that a client is in
-// it (protocol/coordinator/rosters.md). It is 0 in Once, whose charge counts on no chance.
+// it (protocol/coordinator/absence.md). It is 0 in Once, whose charge counts on no chance.
 func CountsOn(ann wire.Announcement) int64 {
 	switch {
 	case ann.Participation == dp.Once:

@@ -28,7 +28,7 @@ func Example() {
 	if err := run(); err != nil {
 		fmt.Println(err)
 	}
-	// Output: reached 0.5, epsilon 0.25
+	// Output: reached 0.5, epsilon 0.36
 }
 
 func run() error {

@@ -40,6 +40,13 @@ func (c PrivacyConfig) chance() float64 {
 	return 1 - c.Dropout
 }
 
+// usually returns the number of reports, at least 1, that come to all but about one of a thousand rounds that ask so
+// many clients.
+func (c PrivacyConfig) usually(asked int64) int64 {
+	mean := c.chance() * float64(asked)
+	return max(1, int64(mean-3*math.Sqrt(mean*(1-c.chance()))))
+}
+
 // expectedReports returns γn, the mean number of reports a round.
 func (c PrivacyConfig) expectedReports() float64 {
 	rate := 1.0
@@ -94,8 +101,12 @@ func (c PrivacyConfig) query() (q account.Query, worth float64, err error) {
 	if err != nil {
 		return q, 0, err
 	}
+	report := dp.Report{Class: q.Class, Eps0: 1}
+	if c.Trust.Is(dp.SumsOnly) {
+		report.Eps0, report.Sigma = 0, 1
+	}
 	e, err := coordinator.Config{
-		Report: dp.Report{Class: q.Class, Sigma: 1}, Trust: q.Trust, Participation: c.Participation, Population: c.Population, MinClients: c.MinClients,
+		Report: report, Trust: q.Trust, Participation: c.Participation, Population: c.Population, MinClients: c.MinClients,
 		Sample: c.K, Gamma: c.Gamma, Blocks: blocks, MinReports: c.NMin, Messages: c.Messages, Honest: c.Honest, Tokens: c.Tokens,
 	}.Event()
 	if err != nil {

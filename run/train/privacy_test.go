@@ -83,7 +83,7 @@ func TestVectorSumMeetsItsBudget(t *testing.T) {
 		"all":                      func(*Config) {},
 		"dropout":                  func(c *Config) { c.Dropout = .2 },
 		"sampled":                  func(c *Config) { c.Participation, c.K = "sampled", 100 },
-		"check-in":                 func(c *Config) { c.Participation, c.Gamma, c.Trust = "check-in", .5, "distributed" },
+		"check-in":                 func(c *Config) { c.Participation, c.Gamma, c.Trust, c.NMin = "check-in", .5, "distributed", 12 },
 		"once":                     func(c *Config) { c.Participation, c.K = "once", 100 },
 		"honest":                   func(c *Config) { c.Honest = .7 },
 		"honest, fewer":            func(c *Config) { c.Honest, c.NMin = .7, 300 },

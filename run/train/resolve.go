@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/learn/model"
 	"github.com/riffle-dp/riffle/learn/optimize"
@@ -280,7 +279,7 @@ func (c *Config) resolvePopulation(examples int) error {
 		if err != nil {
 			return err
 		}
-		c.NMin = min(asked, account.Surely(asked, c.chance()))
+		c.NMin = c.usually(asked)
 	}
 	if c.NMin > c.Population {
 		return inputError("n-min = %d must be at most n = %d", c.NMin, c.Population)

@@ -10,7 +10,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/learn/model"
 	"github.com/riffle-dp/riffle/learn/optimize"
@@ -171,7 +170,7 @@ func (c PrivacyConfig) networkMin(least int64) (int64, error) {
 	if asked < 1 || err != nil {
 		return 0, err // Check reports what is missing
 	}
-	return max(least, account.Surely(asked, c.chance())), nil
+	return max(least, c.usually(asked)), nil
 }
 
 func newTask(ctx context.Context, c Config) (*Setup, error) {

@@ -367,39 +367,3 @@ func FuzzDocument(f *testing.F) {
 		}
 	})
 }
-
-// A void round is announced again, so that where chance is counted on more rounds are
-// charged for than the task has.
-func TestPlannedCountsVoidRounds(t *testing.T) {
-	path := smallCSV(t, 80)
-	eps := func(change func(*Config)) (task, run float64) {
-		c := csvConfig(path)
-		change(&c)
-		made, err := NewTask(t.Context(), "test", c, enrolled)
-		if err != nil {
-			t.Fatal(err)
-		}
-		a, err := made.Planned(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := made.Config.cost(t.Context(), made.promised)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return a.Eps, b.Eps
-	}
-	coins := func(c *Config) {
-		c.Participation, c.Gamma, c.Trust, c.Sigma, c.NMin = "check-in", .5, "distributed", 2, 18
-	}
-	if task, run := eps(coins); !(task > 1.02*run) {
-		t.Errorf("a third of all rounds is void: epsilon %v, %v if none were run again", task, run)
-	}
-	others := func(c *Config) { coins(c); c.Honest = .9 }
-	if task, run := eps(others); !(task > 1.1*run) {
-		t.Errorf("others hold rounds back: epsilon %v, %v if none were run again", task, run)
-	}
-	if task, run := eps(func(c *Config) { c.Participation, c.K = "sampled", 30 }); task != run {
-		t.Errorf("no chance is counted on: epsilon %v, %v", task, run)
-	}
-}

@@ -240,29 +240,38 @@ func TestBudgetEnds(t *testing.T) {
 	})
 }
 
-// dear costs more for a round that has happened than for one that is planned.
-type dear struct{ plain }
-
-func (d dear) Eps(ev dp.Event, delta float64) (dp.Bound, error) {
-	b, err := d.plain.Eps(ev, delta)
-	for _, e := range ev.(dp.Sequence) {
-		if r := e.(dp.Repeat).Event.(dp.Round); r.Reports < 6 && r.Reports > 0 {
-			b.Eps += 100
-		}
-	}
-	return b, err
-}
-
-// A batch that the ledger does not pay for is destroyed unread.
+// A batch that the ledger does not pay for is destroyed unread: another task has spent the population's budget since the round was
+// announced.
 func TestBudgetEndsAtTheCharge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, dp.Shuffle, dp.CheckIn)
-		w.config.Budget = ledger.Config{Accountant: dear{}, Delta: 1e-6, MaxEps: 50}
-		w.present = func(round, client int64) bool { return round < 2 || client < 5 }
-		s := w.run()
-		if s.State != Refused || s.Released != 1 || len(w.sh.Opened) != 2 || len(w.disk.Log) != 1 || len(w.sh.Destroyed) != 2 {
-			t.Errorf("%+v, opened %d, destroyed %d", s, len(w.sh.Opened), len(w.sh.Destroyed))
+		var p *process
+		spent := false
+		w.present = func(round, client int64) bool {
+			if round == 2 && !spent {
+				spent = true
+				id, own := [32]byte{9}, limit(2e9)
+				own.Tail = 0
+				l, err := p.config.Journal.Task(id, own)
+				if err != nil {
+					t.Fatal(err)
+				}
+				event := dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: 1}, Trust: dp.Shuffle, Participation: dp.All, Population: 5}
+				if err := l.Charge(t.Context(), ledger.Charge{Task: id, Round: 1, Batch: [32]byte{1}, Event: event, Times: 1e9 - 3}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return true
 		}
+		var err error
+		if p, err = w.start(nil); err != nil {
+			t.Fatal(err)
+		}
+		s, err := p.Wait(t.Context(), p.List()[0].ID)
+		if err != nil || s.State != Refused || s.Released != 1 || len(w.sh.Opened) != 2 || len(w.disk.Log) != 2 || len(w.sh.Destroyed) != 2 {
+			t.Errorf("%v, %+v, opened %d, destroyed %d", err, s, len(w.sh.Opened), len(w.sh.Destroyed))
+		}
+		w.end(p)
 		w.order()
 	})
 }

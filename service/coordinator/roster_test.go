@@ -176,7 +176,7 @@ func TestTaskGoesOnWhenTheRosterChanges(t *testing.T) {
 				switch {
 				case p == dp.Once && (e.Event.Participation != dp.All || e.Event.Population != 2):
 					t.Errorf("an epoch is charged as %+v", e.Event)
-				case p != dp.Once && e.Event.Population != max(least, e.Event.Reports):
+				case p != dp.Once && e.Event.Population != map[bool]int64{true: s.task.MinReports, false: least}[p == dp.All]:
 					t.Errorf("round %d is charged as %+v", e.Round, e.Event)
 				}
 			}

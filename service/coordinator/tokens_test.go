@@ -160,7 +160,7 @@ func TestRoundsWithTokens(t *testing.T) {
 				}
 				for i, b := range w.disk.Log {
 					e, err := wire.Decode[wire.Entry](b)
-					if charged := e.Event.Participation == dp.All && e.Event.Reports == 3 && e.Event.Population == 3; err != nil || trust != dp.Local && !charged {
+					if charged := e.Event.Participation == dp.All && e.Event.Population == 3; err != nil || trust != dp.Local && !charged {
 						t.Errorf("entry %d is %+v, %v", i, e, err)
 					}
 				}
@@ -293,7 +293,7 @@ func TestStuffedBatches(t *testing.T) {
 					t.Errorf("%+v", s)
 				}
 				for i, b := range w.disk.Log {
-					if e, err := wire.Decode[wire.Entry](b); err != nil || e.Event.Reports != 3 {
+					if e, err := wire.Decode[wire.Entry](b); err != nil || e.Event.Population != 3 {
 						t.Errorf("entry %d is %+v, %v", i, e, err)
 					}
 				}

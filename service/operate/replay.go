@@ -202,16 +202,16 @@ func (t *recorded) replay(ctx context.Context, task setup, limit ledger.Config, 
 	if err != nil {
 		return nil, err
 	}
-	charge := map[int64]dp.Round{}
+	charge := map[int64]bool{}
 	for _, e := range entries {
-		charge[e.Round] = e.Event
+		charge[e.Round] = true
 	}
 	out.Released, out.Reports, out.Charged = 0, 0, openCharge(entries, rounds)
 	summed := w.Trust.Is(dp.SumsOnly)
 	for round := int64(1); round <= rounds; round++ {
 		path := recordPath(filepath.Join(t.config.Record, hex.EncodeToString(id[:])), round)
 		announcement, reports, counts, clients, err := readRound(path, m, summed)
-		event, charged := charge[round]
+		charged := charge[round]
 		absent := absentFile(err)
 		if absent && !charged {
 			if err := pure.Void(); err != nil {
@@ -222,12 +222,8 @@ func (t *recorded) replay(ctx context.Context, task setup, limit ledger.Config, 
 		if err != nil && !absent {
 			return nil, err
 		}
-		// With participation once the charge does not hold the number of reports.
-		k := max(clients, w.MinReports)
-		if charged && w.Participation != dp.Once {
-			k = event.Reports + config.Fewer() // reports that could not be opened count too
-		}
-		if err := pure.Receive(ctx, wire.RoundClosed{Announcement: announcement, Round: round, Reports: k, Digest: [32]byte{1}}); err != nil {
+		// A round is charged whatever number of reports came.
+		if err := pure.Receive(ctx, wire.RoundClosed{Announcement: announcement, Round: round, Reports: max(clients, w.MinReports), Digest: [32]byte{1}}); err != nil {
 			return nil, fmt.Errorf("operate: round %d: %w", round, err)
 		}
 		if absent {
