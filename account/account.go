@@ -107,6 +107,8 @@ type Reply struct {
 	Upper *dp.Bound // tightest proved upper bound
 	Best  *dp.Bound // tightest sound upper bound
 	Lower *dp.Bound // largest lower bound from a mechanism that the query admits
+	// KnowsWho is the answer of AnswerKnowsWho, where it was asked for.
+	KnowsWho *dp.Bound
 	// Bounds lists all methods, in a fixed order.
 	Bounds []Listed
 }

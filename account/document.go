@@ -24,6 +24,9 @@ type Document struct {
 	Upper *DocumentBound `json:"upper"`
 	Best  *DocumentBound `json:"best"`
 	Lower *DocumentBound `json:"lower"`
+	// KnowsWho is the cost to somebody who knows who took part in each round, for a client in every round; absent where no
+	// chance is credited, so that it is the same.
+	KnowsWho *DocumentBound `json:"knows_who,omitempty"`
 	// Gap is upper less lower, where epsilon is bounded.
 	Gap    *float64        `json:"gap,omitempty"`
 	Bounds []DocumentBound `json:"bounds"`
@@ -132,7 +135,7 @@ func (r Reply) Document() Document {
 	if q.Adjacency == "" {
 		q.Adjacency = dp.ReplaceOne
 	}
-	out := Document{Upper: one(r.Upper), Best: one(r.Best), Lower: one(r.Lower), Bounds: []DocumentBound{},
+	out := Document{Upper: one(r.Upper), Best: one(r.Best), Lower: one(r.Lower), KnowsWho: one(r.KnowsWho), Bounds: []DocumentBound{},
 		Query: DocumentQuery{Trust: q.Trust, Participation: q.Participation, Randomizer: q.Class, Symbols: q.Symbols, Adjacency: q.Adjacency,
 			Eps0: q.Eps0, CrossEps0: q.CrossEps0, Sigma: q.Sigma, N: q.Population, K: q.Reports, Gamma: q.Gamma, Dropout: q.Dropout, Rounds: q.Rounds, Messages: q.Messages,
 			TV: q.TV, Height: q.Steps.Height, Shares: q.Steps.Each(), Eta: q.Steps.Eta, Colluders: q.Colluders, KHidden: q.HiddenReports, Adaptive: q.AdaptiveWithinRound}}
@@ -142,6 +145,7 @@ func (r Reply) Document() Document {
 	if q.Messages > 1 {
 		out.Local = dp.TimesUp(q.Eps0, q.Messages)
 	}
+	out.Query.NMin = q.Least
 	if q.isSum() {
 		out.Query.DocumentSum, out.Query.NoiseBy = NewDocumentSum(q.Sum), q.NoiseBy
 		if out.Query.Every = q.Every; q.Every != 0 {
@@ -233,14 +237,19 @@ func (a *Accountant) Ask(ctx context.Context, d DocumentQuery, which string, eac
 		q.Delta = *d.Delta
 	}
 	if d.Randomizer != VectorSumClass {
+		q.Least, d.NMin = d.NMin, 0
 		if d.DocumentSum != (DocumentSum{}) {
-			return Reply{}, fmt.Errorf("account: dim, grid, noise, noise_bits, variance, n_min and honest go with randomizer %s, not %s", VectorSumClass, d.Randomizer)
+			return Reply{}, fmt.Errorf("account: dim, grid, noise, noise_bits, variance and honest go with randomizer %s, not %s", VectorSumClass, d.Randomizer)
 		}
 	} else if d.Trust != "" && !d.Trust.Is(dp.SumsOnly) {
 		return Reply{}, fmt.Errorf("account: trust %s contradicts randomizer %s, of which only the sum is seen", d.Trust, VectorSumClass)
 	}
 	q.Sum, q.NoiseBy, q.Every, q.Strategy = d.params(), d.NoiseBy, d.Every, d.Strategy
-	return a.answer(ctx, q, which, each)
+	r, err := a.answer(ctx, q, which, each)
+	if err == nil {
+		r.KnowsWho, err = a.answerKnowsWho(ctx, q)
+	}
+	return r, err
 }
 
 // params returns the round's parameters, except those that follow from the clients.

@@ -93,6 +93,9 @@ func boundNames() (out []string) {
 func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 	q := p.asked
 	q.Class, q.AskDelta = dp.Class(p.class), fs.Changed("eps")
+	if fs.Changed("n-min") && p.vecsum.nMin < 1 {
+		return q, usage("--n-min %d must be at least 1", p.vecsum.nMin)
+	}
 	if ok, err := p.sum(fs); ok || err != nil {
 		q.Trust, q.Sum = "", p.vecsum.params() // the class decides the trust
 		if p.aggregated() {
@@ -101,6 +104,9 @@ func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 		if err != nil {
 			return q, err
 		}
+	}
+	if p.class != vecsumName {
+		q.Least = p.vecsum.nMin
 	}
 	if fs.Changed("tv") && p.asked.TV == 0 {
 		return q, usage("--tv 0 must be above 0")
@@ -265,7 +271,11 @@ func answer(cmd *cobra.Command, q account.Query, bounds string) (account.Reply, 
 	if err := q.Validate(); err != nil {
 		return account.Reply{}, usageError(err)
 	}
-	return account.Answer(cmd.Context(), q, bounds)
+	r, err := account.Answer(cmd.Context(), q, bounds)
+	if err == nil {
+		r.KnowsWho, err = account.AnswerKnowsWho(cmd.Context(), q)
+	}
+	return r, err
 }
 
 func printAnswers(w io.Writer, replies []account.Reply, more reportFacts, curve, asJSON bool) error {
@@ -314,6 +324,12 @@ func printReply(w io.Writer, r account.Reply, more reportFacts) error {
 	} else {
 		p.line("no proved bound")
 	}
+	if b := r.KnowsWho; b != nil {
+		p.line("epsilon <= %s at delta = %s to who knows who took part, as the shuffler: a client in every round   (%s, %s)", roundUp(b.Eps), roundUp(b.Delta), b.Method, b.Status)
+	}
+	if text := assumed(r.Query); text != "" {
+		p.line("assumed: %s", text)
+	}
 	if r.Lower != nil {
 		p.line("epsilon >= %s for some mechanism the query admits   (%s, %s%s)", roundDown(r.Lower.Eps), r.Lower.Method, r.Lower.Status, gap(r, r.Lower))
 	}
@@ -354,6 +370,24 @@ func printReply(w io.Writer, r account.Reply, more reportFacts) error {
 	}
 	absent(&p, r.Bounds)
 	return p.err
+}
+
+// assumed says what the first figure takes for granted of who takes part.
+func assumed(q account.Query) string {
+	if q.Participation != dp.Sampled && q.Participation != dp.CheckIn || q.Trust.Is(dp.Alone) || q.Every != 0 {
+		return ""
+	}
+	whose := "all who are drawn come"
+	if q.Participation == dp.CheckIn {
+		whose = "all come whose coins say so"
+	}
+	switch {
+	case q.Least > 0:
+		return "who is there follows neither from data nor from draws; void rounds count"
+	case q.Dropout > 0:
+		whose += fmt.Sprintf(", but for a chance of %g that is the same for all", q.Dropout)
+	}
+	return whose + " (--n-min assumes nothing of that); who took part stays secret"
 }
 
 // absent lists the bounds that do not apply, by reason.

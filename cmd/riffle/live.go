@@ -148,6 +148,9 @@ func pageURL(at net.Addr, asked, token string) string {
 func (l *live) describe(r *train.Run, planned dp.Bound) {
 	c, unknown := r.Config, dp.Number(math.NaN())
 	l.privacy = privacyOf(r)
+	if known, differs, err := r.PlannedKnowsWho(context.Background()); err == nil && differs {
+		l.privacy.KnowsWho, l.privacy.KnownRounds = known.Eps, c.Rounds
+	}
 	l.stages = [2]dashboard.Stage{{Name: "training", Unit: "reports"}, {Name: "evaluating", Unit: "examples"}}
 	t := &l.task
 	*t = dashboard.View{ID: liveTask, Expected: dp.Number(r.ExpectedReports), Planned: dp.Number(planned.Eps), Budget: dp.Number(c.Epsilon),

@@ -82,6 +82,9 @@ or with --noise-by aggregators or --every the smallest sigma.`,
 				}
 				return usageError(err)
 			}
+			if r.KnowsWho, err = account.AnswerKnowsWho(cmd.Context(), q); err != nil {
+				return err
+			}
 			if r.Upper != nil {
 				warnLargeEps(cmd.ErrOrStderr(), r.Upper.Eps)
 			}

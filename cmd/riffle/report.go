@@ -32,6 +32,9 @@ func writeReport(r *train.Run, s *train.Summary, interrupted bool) error {
 	privacy := privacyOf(r)
 	privacy.ReportsPerRound, privacy.Rounds, privacy.PlannedRounds = float64(s.ClientGradients)/float64(max(1, s.Rounds)), s.Rounds, c.Rounds
 	privacy.Epsilon, privacy.Method, privacy.Source = float64(s.Epsilon), s.Bound, s.BoundSource
+	if k := s.EpsilonKnowsWho; k != nil {
+		privacy.KnowsWho, privacy.KnownRounds = float64(*k), s.Rounds
+	}
 	var shown dashboard.View
 	operate.Compare(&shown, r.Setup)
 	page := report.Run{

@@ -427,11 +427,11 @@ func TestOperateTwoRounds(t *testing.T) {
 	until(t, "the second task is done", func() bool {
 		return strings.Contains(want(t, exitDone, "", "task", "show", "second", "--config", coordinator, "--json"), `"state": "done"`)
 	})
-	text = want(t, exitDone, `"method": "renyi-filter"`, "ledger", "show", "--config", coordinator, "--json")
+	text = want(t, exitDone, `"method": "tasks-basic"`, "ledger", "show", "--config", coordinator, "--json")
 	if err := json.Unmarshal([]byte(text), &running); err != nil {
 		t.Fatal(err)
 	}
-	if code, body := fetch(t, "http://"+c.Admin+"/metrics"); code != http.StatusOK || !strings.Contains(body, `riffle_population_epsilon{method="renyi-filter"}`) {
+	if code, body := fetch(t, "http://"+c.Admin+"/metrics"); code != http.StatusOK || !strings.Contains(body, `riffle_population_epsilon{method="tasks-basic"}`) {
 		t.Errorf("metrics: %d\n%s", code, body)
 	}
 	want(t, exitDone, `"state": "running"`, "task", "create", "--config", coordinator, "--name", "third", "--data", data, "--eps0", "2",
@@ -469,10 +469,10 @@ func TestOperateTwoRounds(t *testing.T) {
 	want(t, exitDone, `"clean": true`, "fsck", "coordinator", "--config", coordinator, "--json")
 	want(t, exitDone, "3 entries", "ledger", "verify", "--config", coordinator)
 	// As if the second task had been planned upon the first one's models.
-	offline := want(t, exitDone, `"method": "renyi-filter"`, "ledger", "show", "--config", coordinator, "--json")
-	want(t, exitDone, "Rényi filter of order", "ledger", "show", "--config", coordinator)
+	offline := want(t, exitDone, `"method": "tasks-basic"`, "ledger", "show", "--config", coordinator, "--json")
+	want(t, exitDone, "basic composition of 2 tasks", "ledger", "show", "--config", coordinator)
 	var counted struct{ Epsilon float64 }
-	if err := json.Unmarshal([]byte(offline), &counted); err != nil || counted.Epsilon != running.Epsilon || !(counted.Epsilon > 2*alone.Epsilon) {
+	if err := json.Unmarshal([]byte(offline), &counted); err != nil || counted.Epsilon != running.Epsilon || !(counted.Epsilon > alone.Epsilon) {
 		t.Errorf("offline %v, running %v, with one task %v (%v)", counted.Epsilon, running.Epsilon, alone.Epsilon, err)
 	}
 	id, err := hex.DecodeString(task.Task)

@@ -92,6 +92,8 @@ type planJSON struct {
 	Rounds  int64     `json:"rounds"`
 	Fit     int64     `json:"rounds_that_fit"`
 	Limit   string    `json:"limit,omitempty"` // the refusal of the next round
+	// KnowsWho is Epsilon to somebody who knows who takes part, for a client in every round; absent: the same.
+	KnowsWho float64 `json:"knows_who,omitempty"`
 }
 
 func showPlan(p *printer, plan *operatorv1.Plan) {
@@ -100,6 +102,9 @@ func showPlan(p *printer, plan *operatorv1.Plan) {
 		all, fit = "the round", "fits"
 	}
 	p.row("planned cost", "epsilon <= %s at delta = %g for %s (%s)", roundUp(plan.Epsilon), plan.Delta, all, plan.Method)
+	if eps := plan.KnownEpsilon; eps > 0 {
+		p.row("", "epsilon <= %s to who knows who took part, as the shuffler: a client in every round", roundUp(eps))
+	}
 	if plan.Limit == "" {
 		p.row("budget", "%s %s the task's and the population's, as the ledger stands", all, fit)
 		return
@@ -279,7 +284,7 @@ neither leaves a trace.`,
 			}
 			if plan := resp.Msg.Plan; show.json && plan != nil {
 				return printJSON(cmd.OutOrStdout(), taskJSON(resp.Msg.Task, map[string]any{
-					"plan": planJSON{dp.Number(plan.Epsilon), plan.Delta, plan.Method, plan.Rounds, plan.Fit, plan.Limit}}))
+					"plan": planJSON{dp.Number(plan.Epsilon), plan.Delta, plan.Method, plan.Rounds, plan.Fit, plan.Limit, plan.KnownEpsilon}}))
 			} else if show.json {
 				return showTask(cmd, show, resp.Msg.Task)
 			}

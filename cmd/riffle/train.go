@@ -169,6 +169,13 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output, page serving) (err 
 	if c.Trust.Is(dp.Protecting) {
 		show.note(stderr, "planned cost: epsilon <= %s at delta = %g (%s, %s, replace one client)",
 			roundUp(planned.Eps), planned.Delta, planned.Method, dp.Proved)
+		known, differs, err := r.PlannedKnowsWho(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if differs {
+			show.note(stderr, "to who knows who took part, as the shuffler: epsilon <= %s at delta = %g for a client in every round (%s)", roundUp(known.Eps), known.Delta, known.Method)
+		}
 		if !show.quiet {
 			warnLargeEps(stderr, planned.Eps)
 		}
@@ -216,7 +223,7 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output, page serving) (err 
 			shown.round(r, result)
 			if result.Void {
 				charge := "nothing was released or charged"
-				if c.Every > 0 {
+				if c.Every > 0 || c.Participation == dp.Sampled || c.Participation == dp.CheckIn {
 					charge = "nothing was released, and its cost comes with the next round"
 				}
 				bar.line("round %d is void: fewer than n-min = %d reports; %s", result.Round, c.NMin, charge)

@@ -29,7 +29,7 @@ type sumFlags struct {
 	strategy              toeplitz.Kind
 }
 
-var sumFlagNames = []string{"dim", "noise", "noise-bits", "variance", "grid", "n-min", "honest", "noise-by", "every", "strategy"}
+var sumFlagNames = []string{"dim", "noise", "noise-bits", "variance", "grid", "honest", "noise-by", "every", "strategy"}
 
 // ofVectors are the flags for noise that is a part of clients' vectors.
 var ofVectors = []string{"noise", "noise-bits", "variance", "grid"}
@@ -46,7 +46,7 @@ func (p *protocolFlags) aggregated() bool {
 func (s *sumFlags) flags(cmd *cobra.Command) {
 	bind(cmd, setting.Table{
 		{Name: "dim", Into: &s.dim, Help: "coordinates of a vector sum, or of a named randomizer's input"},
-		{Name: "n-min", Into: &s.nMin, Help: "of a vector sum: a round with fewer clients is void (default: all who are asked; where chance decides, what surely arrives)"},
+		{Name: "n-min", Into: &s.nMin, Help: "a round with fewer reports is void, and nothing is assumed of who is there (default: all come who are asked, but for --dropout; of a vector sum what surely comes)"},
 	})
 	s.noiseFlags(cmd)
 	s.byFlag(cmd)
@@ -143,8 +143,6 @@ func (s *sumFlags) check(fs *pflag.FlagSet) error {
 		return usage("--noise-bits goes with --noise binomial, not %s, which has a --variance", s.noise)
 	case fs.Changed("variance") && s.noise == vecsum.Binomial:
 		return usage("--variance goes with --noise skellam or discrete-gaussian; binomial has --noise-bits")
-	case fs.Changed("n-min") && s.nMin < 1:
-		return usage("--n-min %d must be at least 1", s.nMin)
 	case s.dim < 1 || s.dim > 1<<24:
 		return usage("--dim %d must lie between 1 and 2^24 with --randomizer %s", s.dim, vecsumName)
 	}
@@ -235,6 +233,9 @@ func (p *protocolFlags) planSum(cmd *cobra.Command, fs *pflag.FlagSet, target fl
 		if errors.Is(err, dp.ErrNoBound) {
 			return usageError(err)
 		}
+		return err
+	}
+	if r.KnowsWho, err = account.AnswerKnowsWho(cmd.Context(), q); err != nil {
 		return err
 	}
 	warnLargeEps(cmd.ErrOrStderr(), r.Upper.Eps)

@@ -82,6 +82,10 @@ type Privacy struct {
 	// unknown).
 	Rounds        int64
 	PlannedRounds int64
+	// KnowsWho is ε over KnownRounds rounds, to somebody who knows who took part in each, for a client in every round; 0: the same as
+	// to everybody.
+	KnowsWho    float64
+	KnownRounds int64
 	// Running says that more rounds follow; the statement is about the rounds so far.
 	Running bool
 	// ReportsPerClient is the most reports that one client sends over all rounds; 0: one a

@@ -124,8 +124,13 @@ func observers(p Privacy) []string {
 	if p.Question {
 		made = "the answer"
 	}
-	return []string{"From whoever sees what the coordinator sees: " + seen + ", " + made + ", and whatever is computed from them. " +
+	out := []string{"From whoever sees what the coordinator sees: " + seen + ", " + made + ", and whatever is computed from them. " +
 		"That is the coordinator itself and the public, even if they know every other client's data."}
+	if p.KnowsWho > 0 {
+		out = append(out, fmt.Sprintf("That holds against those who do not know who took part. The shuffler does, and so may a relay; it sees models as everybody: "+
+			"to it, a client that is in each of %s is promised ε = %s.", plural(p.KnownRounds, "round"), roundUp(p.KnowsWho, 4)))
+	}
+	return out
 }
 
 func against(p Privacy) []string {

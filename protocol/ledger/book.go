@@ -37,6 +37,13 @@ type Book struct {
 type taskBook struct {
 	Ledger
 	last wire.Entry
+	part *part // nil: not computed yet
+}
+
+// part is what a task's first entries cost by themselves, at its share of the population's δ.
+type part struct {
+	entries int
+	bound   dp.Bound
 }
 
 func (t *taskBook) hasBudget() bool { return t.config.Accountant != nil }
@@ -210,9 +217,40 @@ func (b *Book) Last(task [32]byte) (e wire.Entry, ok bool) {
 	return wire.Entry{}, false
 }
 
+// MaxParts is the number of tasks up to which Spent adds up what each costs by itself.
+const MaxParts = 16
+
 // Spent bounds the cost of all tasks together: of a single task as tightly as possible, of
-// several as if each round had been chosen after seeing what was released before.
-func (b *Book) Spent() (dp.Bound, error) { return b.total.spentEps() }
+// several as if each round had been chosen after seeing what was released before, or by the sum of what each task costs at a
+// MaxParts-th of δ, whichever is smaller (adaptive.md, section 7).
+func (b *Book) Spent() (dp.Bound, error) {
+	all, err := b.total.spentEps()
+	if err != nil || !b.total.several {
+		return all, err
+	}
+	sum, tasks := 0., 0
+	for _, a := range b.tasks {
+		if len(a.entries) == 0 {
+			continue
+		}
+		if tasks++; tasks > MaxParts {
+			return all, nil
+		}
+		if a.part == nil || a.part.entries != len(a.entries) {
+			one, err := b.total.config.eps(a.history, count{share: 1. / MaxParts})
+			if err != nil {
+				return all, err
+			}
+			a.part = &part{len(a.entries), one}
+		}
+		if sum += a.part.bound.Eps; !(sum < all.Eps) {
+			return all, nil
+		}
+	}
+	all.Eps, all.Order, all.Method = sum*(1+MaxParts*0x1p-52), 0, "tasks-basic"
+	all.Source = fmt.Sprintf("basic composition of %d tasks, each at delta/%d by its own bound (protocol/ledger/adaptive.md, section 7)", tasks, MaxParts)
+	return all, nil
+}
 
 // spentOn bounds what a task with a budget cost by itself.
 func (b *Book) spentOn(task [32]byte) (dp.Bound, error) {

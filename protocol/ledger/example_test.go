@@ -94,5 +94,5 @@ func ExampleJournal() {
 	}
 	// Output:
 	// task 1: epsilon 0.036 of the population
-	// task 2: epsilon 0.472 of the population
+	// task 2: epsilon 0.090 of the population
 }

@@ -32,8 +32,11 @@ func Show(b *Book, population Config, tasks map[[32]byte]Config) (Statement, err
 		return Statement{}, err
 	}
 	var err error
-	all := total{counter: counter{config: population, history: b.total.history}, several: b.total.several}
-	if s.Spent, err = all.spentEps(); err != nil {
+	with := Book{tasks: map[[32]byte]*taskBook{}, total: &total{counter: counter{config: population, history: b.total.history}, several: b.total.several}}
+	for task, a := range b.tasks {
+		with.tasks[task] = &taskBook{Ledger: a.Ledger}
+	}
+	if s.Spent, err = with.Spent(); err != nil {
 		return Statement{}, err
 	}
 	for task, a := range b.tasks {

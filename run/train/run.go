@@ -266,6 +266,20 @@ func (r *Run) build() error {
 // privacy. Where the random choice of participants lowers the cost, a void round costs as much as another.
 func (t *Setup) Planned(ctx context.Context) (dp.Bound, error) { return t.Config.cost(ctx, t.promised) }
 
+// PlannedKnowsWho is Planned against somebody who knows who takes part in each round, for a client in every round; false where no
+// chance is credited, so that it is the same.
+func (t *Setup) PlannedKnowsWho(ctx context.Context) (dp.Bound, bool, error) {
+	if !t.Config.Trust.Is(dp.Protecting) {
+		return dp.Bound{}, false, nil
+	}
+	differs := false
+	b, err := t.Config.cost(ctx, func(q account.Query) (known account.Query) {
+		known, differs = t.promised(q).KnowsWho()
+		return known
+	})
+	return b, differs, err
+}
+
 // promised returns q for reports of which all is known that the run's mechanism promises.
 func (t *Setup) promised(q account.Query) account.Query {
 	if r := t.parts.promise; r.Class.LDP() {

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -42,6 +43,9 @@ type Summary struct {
 	Bound       string    `json:"bound"`
 	BoundSource string    `json:"bound_source"`
 	EpsilonBest dp.Number `json:"epsilon_best"`
+	// EpsilonKnowsWho is the cost of the rounds to somebody who knows who took part in each, for a client in every round; absent where
+	// no chance is credited, so that it is Epsilon.
+	EpsilonKnowsWho *dp.Number `json:"epsilon_knows_who,omitempty"`
 	// Messages is the number of messages of each client in a round, and LocalEpsilon what they
 	// promise together without a shuffler; absent for one.
 	Messages         int64   `json:"messages,omitempty"`
@@ -77,6 +81,17 @@ func (r *Run) Summary() (*Summary, error) {
 		EpsilonBest: dp.Number(spent.Eps), Rounds: r.Round, N: r.Config.Population,
 		Seconds: r.seconds(), ClientGradients: r.Reports, Seed: r.Config.Seed, ModelParameters: r.Model.Params,
 		Optimizer: r.Config.Optimizer, Evaluation: e,
+	}
+	if r.Round > 0 {
+		so := *r.Setup
+		so.Config.Rounds = r.Round
+		known, differs, err := so.PlannedKnowsWho(context.Background())
+		if err != nil {
+			return nil, err
+		}
+		if eps := dp.Number(known.Eps); differs {
+			s.EpsilonKnowsWho = &eps
+		}
 	}
 	if m := r.Config.Messages; m > 1 {
 		s.Messages = m

@@ -35,10 +35,12 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// populationLimit is the budget of all tasks together. Its tail has room for the tails of
-// vector sums whose δ together are at most its own δ.
+// sumTasks is the number of tasks of vector sums for whose tails a population keeps a share of δ, if each has the population's δ.
+const sumTasks = 16
+
+// populationLimit is the budget of all tasks together.
 func populationLimit(c config.Coordinator) ledger.Config {
-	return ledger.Config{Accountant: new(account.Accountant), Delta: c.Budget.Delta, Tail: vecsum.TailShare, MaxEps: c.Budget.Epsilon}
+	return ledger.Config{Accountant: new(account.Accountant), Delta: c.Budget.Delta, Tail: sumTasks * vecsum.TailShare, MaxEps: c.Budget.Epsilon}
 }
 
 // coordinatorProcess is a coordinator with its store, ledger and tasks.

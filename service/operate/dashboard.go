@@ -33,7 +33,7 @@ func (r *coordinatorProcess) serveDashboard(s *server) error {
 		return err
 	}
 	v := &pageWriter{process: r, board: &dashboard.Board{}, begun: time.Now(), tasks: map[[32]byte]*shownTask{},
-		histories: histories{store: r.store, revision: map[string]uint64{}, warn: s.options.Log.Warn}, plans: map[[32]byte]chan float64{}, woken: make(chan struct{}, 1)}
+		histories: histories{store: r.store, revision: map[string]uint64{}, warn: s.options.Log.Warn}, plans: map[[32]byte]chan costs{}, woken: make(chan struct{}, 1)}
 	local := loopback.Address(c.Dashboard)
 	d, err := dashboard.New(dashboard.Config{Board: v.board, Title: "Coordinator", Version: r.version, Ledger: v.ledger,
 		Loopback: local, Token: token, Extra: s.options.Pages})
@@ -64,8 +64,8 @@ type pageWriter struct {
 	begun     time.Time
 	tasks     map[[32]byte]*shownTask
 	histories histories
-	plans     map[[32]byte]chan float64 // cost of all of a task's rounds; each channel gets one value
-	woken     chan struct{}             // holds a value when a plan was made
+	plans     map[[32]byte]chan costs // of all of a task's rounds; each channel gets one value
+	woken     chan struct{}           // holds a value when a plan was made
 }
 
 // shownTask is a task as it was last shown.
@@ -286,31 +286,44 @@ func (v *pageWriter) task(ctx context.Context, id string, s wire.Status, last *s
 		} else if v.process.config.Evaluate == "" {
 			t.Blind = "Only programs know this task's model, and this coordinator has none that evaluates it (evaluate in its configuration)."
 		}
-		t.Planned = dp.Number(v.planned(s.ID, made))
+		v.price(&t, s.ID, made)
 	default:
 		Compare(&t, made)
-		t.Planned = dp.Number(v.planned(s.ID, made))
+		v.price(&t, s.ID, made)
 	}
 	return t
 }
 
-// planned returns what all rounds of a task will cost, or NaN while that is being computed,
+// costs are ε of all rounds of a task, and to somebody who knows who takes part; 0: the same.
+type costs struct{ planned, known float64 }
+
+// price shows what all rounds of a task will cost.
+func (v *pageWriter) price(t *dashboard.View, id [32]byte, made *train.Setup) {
+	c := v.planned(id, made)
+	t.Planned = dp.Number(c.planned)
+	t.Privacy.KnowsWho, t.Privacy.KnownRounds = c.known, made.Wire.Rounds
+}
+
+// planned returns what all rounds of a task will cost, planned NaN while that is being computed,
 // which can take seconds.
-func (v *pageWriter) planned(id [32]byte, t *train.Setup) float64 {
+func (v *pageWriter) planned(id [32]byte, t *train.Setup) costs {
 	known, asked := v.plans[id]
 	if !asked {
-		known = make(chan float64, 1)
+		known = make(chan costs, 1)
 		v.plans[id] = known
 		go func() {
 			entry, times, err := charges(t, t.Wire, t.Limit, v.process.config.Colluders)
-			var b dp.Bound
+			var all, who dp.Bound
 			if err == nil {
-				b, err = cost(t.Limit, entry, times)
+				all, err = cost(t.Limit, entry, times)
+			}
+			if err == nil {
+				who, err = costKnown(t.Limit, entry, times)
 			}
 			if err != nil {
-				b.Eps = math.NaN()
+				all.Eps = math.NaN()
 			}
-			known <- b.Eps
+			known <- costs{all.Eps, who.Eps}
 			select {
 			case v.woken <- struct{}{}:
 			default:
@@ -318,11 +331,11 @@ func (v *pageWriter) planned(id [32]byte, t *train.Setup) float64 {
 		}()
 	}
 	select {
-	case eps := <-known:
-		known <- eps
-		return eps
+	case c := <-known:
+		known <- c
+		return c
 	default:
-		return math.NaN()
+		return costs{planned: math.NaN()}
 	}
 }
 

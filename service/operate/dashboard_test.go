@@ -53,8 +53,8 @@ func labelledIn(t *testing.T, numbers bool, encoding string) *train.Setup {
 func TestPageShowsTheBaseline(t *testing.T) {
 	see := func(made *train.Setup, e any, before float64) dashboard.View {
 		id := wire.Digest(made.Wire)
-		v := &pageWriter{process: &coordinatorProcess{tasks: map[[32]byte]*train.Setup{id: made}}, plans: map[[32]byte]chan float64{id: make(chan float64, 1)}}
-		v.plans[id] <- 1
+		v := &pageWriter{process: &coordinatorProcess{tasks: map[[32]byte]*train.Setup{id: made}}, plans: map[[32]byte]chan costs{id: make(chan costs, 1)}}
+		v.plans[id] <- costs{planned: 1}
 		last := &shownTask{accuracy: before, loss: before}
 		return v.task(t.Context(), "a", wire.Status{ID: id, State: coordinator.Running, Evaluation: e}, last)
 	}

@@ -126,9 +126,9 @@ func TestPageShowsProgramsNumbers(t *testing.T) {
 	}
 	id := [32]byte{1}
 	see := func(program string, e any) dashboard.View {
-		v := &pageWriter{process: &coordinatorProcess{tasks: map[[32]byte]*train.Setup{id: made}}, plans: map[[32]byte]chan float64{id: make(chan float64, 1)}}
+		v := &pageWriter{process: &coordinatorProcess{tasks: map[[32]byte]*train.Setup{id: made}}, plans: map[[32]byte]chan costs{id: make(chan costs, 1)}}
 		v.process.config.Evaluate = program
-		v.plans[id] <- 1
+		v.plans[id] <- costs{planned: 1}
 		return v.task(t.Context(), "a", wire.Status{ID: id, State: coordinator.Running, Evaluation: e}, &shownTask{accuracy: math.NaN(), loss: math.NaN()})
 	}
 	numbers := map[string]float64{"loss": .5, "accuracy": .75, "baseline_accuracy": .8, "examples": 12000, "auc": .9}

@@ -15,6 +15,7 @@ import (
 // taskPlan is what a task's rounds cost if as many clients take part as it expects.
 type taskPlan struct {
 	cost   dp.Bound // cost of all its rounds, without other tasks
+	known  dp.Bound // the same to somebody who knows who takes part; zero: no chance is credited
 	rounds int64
 	fit    int64 // how many rounds the task's and the population's budgets allow
 	limit  error // why no more rounds fit; nil if all do
@@ -67,6 +68,17 @@ func cost(limit ledger.Config, entry ledger.Entry, times int64) (dp.Bound, error
 	return limit.Eps(dp.Sequence{all})
 }
 
+// costKnown bounds the same to somebody who knows who takes part, for a client in every round; 0 where no chance is credited, so that
+// it is the same.
+func costKnown(limit ledger.Config, entry ledger.Entry, times int64) (dp.Bound, error) {
+	e := &entry.Event
+	if e.Least == 0 {
+		return dp.Bound{}, nil
+	}
+	e.Participation, e.Population, e.Reports, e.Gamma, e.Least = dp.All, e.Least, 0, 0, 0
+	return cost(limit, entry, times)
+}
+
 // plan prices a task. It refuses one whose first round does not fit, with an error that
 // wraps ledger.ErrBudget or says that there is no bound.
 func (r *coordinatorProcess) plan(ctx context.Context, t setup, w wire.Task, limit ledger.Config) (p taskPlan, err error) {
@@ -76,6 +88,9 @@ func (r *coordinatorProcess) plan(ctx context.Context, t setup, w wire.Task, lim
 		return p, err
 	}
 	if p.cost, err = cost(limit, entry, times); err != nil {
+		return p, err
+	}
+	if p.known, err = costKnown(limit, entry, times); err != nil {
 		return p, err
 	}
 	if err := r.journal.Refresh(ctx); err != nil {

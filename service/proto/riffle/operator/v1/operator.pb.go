@@ -340,8 +340,11 @@ type Plan struct {
 	Rounds int64  `protobuf:"varint,4,opt,name=rounds,proto3" json:"rounds,omitempty"`
 	// How many of them the task's and the population's budgets take, as the ledger
 	// stands now, and what refuses the next; empty if all fit.
-	Fit           int64  `protobuf:"varint,5,opt,name=fit,proto3" json:"fit,omitempty"`
-	Limit         string `protobuf:"bytes,6,opt,name=limit,proto3" json:"limit,omitempty"`
+	Fit   int64  `protobuf:"varint,5,opt,name=fit,proto3" json:"fit,omitempty"`
+	Limit string `protobuf:"bytes,6,opt,name=limit,proto3" json:"limit,omitempty"`
+	// epsilon to somebody who knows who takes part in each round, for a client in every
+	// round; 0: the same as to everybody, because no chance is credited.
+	KnownEpsilon  float64 `protobuf:"fixed64,7,opt,name=known_epsilon,json=knownEpsilon,proto3" json:"known_epsilon,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -416,6 +419,13 @@ func (x *Plan) GetLimit() string {
 		return x.Limit
 	}
 	return ""
+}
+
+func (x *Plan) GetKnownEpsilon() float64 {
+	if x != nil {
+		return x.KnownEpsilon
+	}
+	return 0
 }
 
 type ListTasksRequest struct {
@@ -1664,14 +1674,15 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\ainitial\x18\x04 \x01(\fR\ainitial\"p\n" +
 	"\x12CreateTaskResponse\x12,\n" +
 	"\x04task\x18\x01 \x01(\v2\x18.riffle.operator.v1.TaskR\x04task\x12,\n" +
-	"\x04plan\x18\x02 \x01(\v2\x18.riffle.operator.v1.PlanR\x04plan\"\x8e\x01\n" +
+	"\x04plan\x18\x02 \x01(\v2\x18.riffle.operator.v1.PlanR\x04plan\"\xb3\x01\n" +
 	"\x04Plan\x12\x18\n" +
 	"\aepsilon\x18\x01 \x01(\x01R\aepsilon\x12\x14\n" +
 	"\x05delta\x18\x02 \x01(\x01R\x05delta\x12\x16\n" +
 	"\x06method\x18\x03 \x01(\tR\x06method\x12\x16\n" +
 	"\x06rounds\x18\x04 \x01(\x03R\x06rounds\x12\x10\n" +
 	"\x03fit\x18\x05 \x01(\x03R\x03fit\x12\x14\n" +
-	"\x05limit\x18\x06 \x01(\tR\x05limit\"\x12\n" +
+	"\x05limit\x18\x06 \x01(\tR\x05limit\x12#\n" +
+	"\rknown_epsilon\x18\a \x01(\x01R\fknownEpsilon\"\x12\n" +
 	"\x10ListTasksRequest\"C\n" +
 	"\x11ListTasksResponse\x12.\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x18.riffle.operator.v1.TaskR\x05tasks\"$\n" +
