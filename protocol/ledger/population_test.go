@@ -121,7 +121,7 @@ func TestSeveralTasksAreCountedAsChosenUponReleases(t *testing.T) {
 		t.Fatal(err)
 	}
 	st, err := Show(book, Config{Accountant: watched{asked}, Delta: 1e-5, Tail: .25, MaxEps: 20}, nil)
-	if err != nil || st.Spent.Eps != 3*3.5 || st.Tasks[0].Spent.Eps != 3 || st.Tasks[0].Spent.Method != "tight" {
+	if err != nil || math.Abs(st.Spent.Eps-3.5) > 1e-9 || st.Tasks[0].Spent.Eps != 3 || st.Tasks[0].Spent.Method != "tight" {
 		t.Errorf("offline: %+v, %v", st, err)
 	}
 }
