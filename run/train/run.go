@@ -312,7 +312,7 @@ func Resume(ctx context.Context, dir string, adjust func(*Config)) (*Run, error)
 	c := Default()
 	c.Gradients = own.Gradients
 	if err := c.ReadConfig(filepath.Join(dir, ConfigFile), func(name string) bool { return name == "gradients" && own.Gradients != "" }); err != nil {
-		return nil, inputError("resume %s: %v", dir, err)
+		return nil, fmt.Errorf("%w%w", err, ErrInput)
 	}
 	if adjust != nil {
 		adjust(&c)
