@@ -46,11 +46,11 @@ type bar struct {
 // newBar returns the bar of a terminal, or nil if w is no terminal; all methods of a nil bar
 // do nothing. before is the part of total that earlier processes did.
 func newBar(w io.Writer, show output, name, unit string, before, total int64) *bar {
-	f, ok := w.(*os.File)
+	f, ok := fileOf(w)
 	if !ok || show.quiet || show.noProgress || !term.IsTerminal(int(f.Fd())) {
 		return nil
 	}
-	b := &bar{w: w, columns: func() int { return columnsOf(f, usualColumns) }, now: time.Now, before: before, done: before, total: max(1, total), unit: unit, name: name}
+	b := &bar{w: f, columns: func() int { return columnsOf(f, usualColumns) }, now: time.Now, before: before, done: before, total: max(1, total), unit: unit, name: name}
 	b.begun = b.now()
 	b.draw()
 	return b
@@ -120,7 +120,7 @@ func (b *bar) room() int { return max(0, min(b.columns(), mostColumns)-1) }
 
 func (b *bar) draw() {
 	room := b.room()
-	line := b.line(room)
+	line := visible(b.line(room))
 	length := utf8.RuneCountInString(line)
 	b.write("\r" + line + strings.Repeat(" ", max(0, min(b.drawn, room)-length)))
 	b.drawn, b.was = length, b.now()

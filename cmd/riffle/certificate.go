@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -71,7 +70,7 @@ type verdictJSON struct {
 }
 
 func (c *certificateFlags) runVerify(cmd *cobra.Command, asJSON bool) error {
-	f, err := os.Open(c.verify)
+	f, err := durable.Open(c.verify)
 	if err != nil {
 		return usageError(err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/service/operate"
 	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
 )
@@ -131,7 +132,7 @@ func (c *children) failed(may ...string) error {
 }
 
 func lastLine(path string) string {
-	b, err := os.ReadFile(path)
+	b, err := durable.ReadFile(path)
 	if err != nil {
 		return err.Error()
 	}

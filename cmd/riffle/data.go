@@ -103,17 +103,14 @@ in a file; the ranges for riffle train must be public, known without looking.`,
 			if asJSON {
 				return printJSON(w, map[string]any{"data": data, "parts": parts})
 			}
+			out := printer{w: w}
 			for _, p := range parts {
-				if _, err := fmt.Fprintf(w, "%-6s %d images of %d×%d, %d channel(s), %d classes; per class %v\n",
-					p.Name, p.Examples, p.Width, p.Height, p.Channels, p.Classes, p.PerClass); err != nil {
-					return err
-				}
+				out.line("%-6s %d images of %d×%d, %d channel(s), %d classes; per class %v", p.Name, p.Examples, p.Width, p.Height, p.Channels, p.Classes, p.PerClass)
 			}
-			if trainSet.Names == nil {
-				return nil
+			if trainSet.Names != nil {
+				out.line("classes %s", oneLine(strings.Join(trainSet.Names, ", ")))
 			}
-			_, err = fmt.Fprintf(w, "classes %s\n", strings.Join(trainSet.Names, ", "))
-			return err
+			return out.err
 		},
 	}
 	cmd.Flags().StringVar(&data, "data", "mnist", "mnist, a folder of IDX or CIFAR-10 files or of pictures, or a .csv file")
@@ -177,20 +174,15 @@ func tableInfo(w io.Writer, data, label string, file *dataset.CSV, ranges, asJSO
 		}
 		return printJSON(w, doc)
 	}
-	if _, err := fmt.Fprintf(w, "%d rows; features %s\n", t.Len(), strings.Join(file.Columns, ", ")); err != nil {
-		return err
-	}
+	p := printer{w: w}
+	p.line("%d rows; features %s", t.Len(), oneLine(strings.Join(file.Columns, ", ")))
 	for i, name := range file.Labels {
-		if _, err := fmt.Fprintf(w, "%s = %s: %d rows\n", label, name, count[i]); err != nil {
-			return err
-		}
+		p.line("%s = %s: %d rows", label, oneLine(name), count[i])
 	}
 	for _, r := range columns {
-		if _, err := fmt.Fprintf(w, "%s: %v to %v\n", r.Name, r.Low, r.High); err != nil {
-			return err
-		}
+		p.line("%s: %v to %v", oneLine(r.Name), r.Low, r.High)
 	}
-	return nil
+	return p.err
 }
 
 func newDataExport() *cobra.Command {

@@ -60,6 +60,9 @@ type demo struct {
 
 const demoFile = "demo.json"
 
+// mostProcesses bounds the number of processes of clients.
+const mostProcesses = 64
+
 func newDemo() *cobra.Command {
 	var d demo
 	var out, resume string
@@ -110,10 +113,14 @@ client, which learns from them. It says how to open the page, and waits for the 
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if resume != "" {
-				if name := beside(cmd, "resume", "json", "quiet", "no-progress"); name != "" {
+				if name := beside(cmd, "resume", "gradients", "json", "quiet", "no-progress"); name != "" {
 					return usage("--%s contradicts --resume: a resumed demo keeps its settings", name)
 				}
+				program := d.Gradients
 				d, err := loadDemo(resume)
+				if err == nil {
+					err = d.refuseForeign(program)
+				}
 				if err != nil {
 					return err
 				}
@@ -214,7 +221,7 @@ client, which learns from them. It says how to open the page, and waits for the 
 		{Name: "clients", Into: &d.Clients, Default: "1000", Range: "[0, 1e6]", Help: "enrolled clients n, which the demo runs"},
 		{Name: "external", Into: &d.External, Range: "[0, 1000]", Help: "further clients, which you run"},
 		{Name: "rounds", Into: &d.Rounds, Default: "20", Range: "[1, 1e6]", Help: "rounds of training"},
-		{Name: "processes", Into: &d.Processes, Default: "2", Range: "[1, 64]", Help: "number of processes that share the clients"},
+		{Name: "processes", Into: &d.Processes, Default: "2", Range: fmt.Sprintf("[1, %d]", mostProcesses), Help: "number of processes that share the clients"},
 		{Name: "trust", Into: &d.Trust, Default: string(dp.DefaultTrust), Values: dp.DescribeTrusts(dp.Accountable), Help: "what hides a report: %s"},
 		{Name: "participation", Into: &d.Participation, Values: valuesOf("participation"), Help: "%s (default: all; check-in where trust is distributed)"},
 		{Name: "k", Into: &k, Range: "[1, 1e6]", Help: "clients a round, with --participation sampled or once (default: half; once: as many as give --rounds rounds)"},
@@ -395,7 +402,7 @@ func (d *demo) save() error {
 }
 
 func loadDemo(dir string) (*demo, error) {
-	b, err := os.ReadFile(filepath.Join(dir, demoFile))
+	b, err := durable.ReadFile(filepath.Join(dir, demoFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, usage("--resume %s: no demo there (%s is missing)", dir, demoFile)
 	}

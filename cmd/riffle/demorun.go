@@ -38,9 +38,9 @@ func (d *demo) run(cmd *cobra.Command, show output, keep bool) error {
 			return d.remove(ctx)
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("interrupted (%w); all processes are stopped; continue with: riffle demo --resume %s", context.Canceled, d.dir)
+			return fmt.Errorf("interrupted (%w); all processes are stopped; continue with: %s", context.Canceled, d.resumption())
 		}
-		return fmt.Errorf("%w\nlogs: %s; all processes are stopped; when the cause is gone: riffle demo --resume %s", operateError(err), c.dir, d.dir)
+		return fmt.Errorf("%w\nlogs: %s; all processes are stopped; when the cause is gone: %s", operateError(err), c.dir, d.resumption())
 	}
 	result, err := d.check(ctx, time.Since(begun))
 	if err != nil {
@@ -60,6 +60,15 @@ func (d *demo) run(cmd *cobra.Command, show output, keep bool) error {
 		err = result.print(cmd.OutOrStdout())
 	}
 	return errors.Join(err, left)
+}
+
+// resumption returns the shell command that continues the demo.
+func (d *demo) resumption() string {
+	line := "riffle demo --resume " + shellQuote(d.dir)
+	if d.Gradients != "" {
+		line += " --gradients " + shellQuote(d.Gradients)
+	}
+	return line
 }
 
 // remove deletes the temporary directory of a demo that was told to end: whoever sends SIGTERM

@@ -5,7 +5,6 @@ import (
 	"io"
 	"math"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,23 +41,17 @@ A model whose gradients a program computed is evaluated by that program.`,
 			if err != nil {
 				return err
 			}
+			flags := cmd.Flags()
 			c := train.Default()
 			if isRun(args[0]) {
-				if err := c.ReadConfig(filepath.Join(args[0], train.ConfigFile), nil); err != nil {
+				if err := c.ReadConfig(filepath.Join(args[0], train.ConfigFile), func(name string) bool { return name == "gradients" && program != "" }); err != nil {
 					return err
 				}
-			}
-			flags := cmd.Flags()
-			if !flags.Changed("gradients") {
-				program = c.Gradients
 			}
 			var e *train.Tested
 			switch {
 			case program == "" && flags.Changed("answer-seconds"):
 				return usage("--answer-seconds goes with a program, --gradients")
-			case program != "" && !flags.Changed("gradients") && !strings.HasPrefix(program, "unix:"):
-				// The directory may be a stranger's.
-				return usage("the run's program is %q; eval starts no program that only a file names: if it is yours, say so with --gradients", program)
 			case program == "" && stored.Name == "external":
 				return usage("a program computed this model, and only a program evaluates it: name it with --gradients, as 'python3 grad.py'")
 			case program == "":
@@ -77,7 +70,7 @@ A model whose gradients a program computed is evaluated by that program.`,
 				return err
 			}
 			if e.Warning != "" {
-				fmt.Fprintln(cmd.ErrOrStderr(), "riffle: warning:", visible(e.Warning))
+				fmt.Fprintln(cmd.ErrOrStderr(), "riffle: warning:", e.Warning)
 			}
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), evalDocument(stored, e))
@@ -86,7 +79,7 @@ A model whose gradients a program computed is evaluated by that program.`,
 		},
 	}
 	cmd.Flags().StringVar(&data, "data", "", "mnist, a folder of IDX or CIFAR-10 files, or a CSV file (default: of a run directory its own, else mnist)")
-	cmd.Flags().StringVar(&program, "gradients", "", "the program that evaluates a model whose gradients it computed: a command line, as 'python3 grad.py', or unix:PATH (default: of a run directory its own socket; a command must be named)")
+	cmd.Flags().StringVar(&program, "gradients", "", "the program that evaluates a model whose gradients it computed: a command line, as 'python3 grad.py', or unix:PATH")
 	cmd.Flags().Int64Var(&seconds, "answer-seconds", int64(external.DefaultTimeout/time.Second), "time for an answer of the program")
 	cmd.Flags().BoolVar(&all, "all", false, "count all rows of a CSV file, also those that trained the model")
 	cmd.Flags().Int64Var(&workers, "workers", 0, "worker goroutines (default: one per CPU)")

@@ -165,7 +165,7 @@ func programErrors(w io.Writer, show output) io.Writer {
 
 func (p *programLines) Write(line []byte) (int, error) {
 	p.bar.Load().clear()
-	fmt.Fprintf(p.w, "  | %s", visible(string(line)))
+	fmt.Fprintf(p.w, "  | %s", line)
 	return len(line), nil
 }
 

@@ -3,11 +3,14 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/riffle-dp/riffle/learn/external/externaltest"
@@ -129,11 +132,11 @@ func TestTrainShowsPrograms(t *testing.T) {
 		t.Errorf("%v", e)
 	}
 	for want, args := range map[string][]string{
-		"name it with --gradients":                      {filepath.Join(dir, "model.safetensors")},
-		"eval starts no program that only a file names": {dir},
-		"it has the data":                               {dir, "--data", "mnist", "--gradients", externaltest.Program("slow")},
-		"must be at least 1":                            {dir, "--answer-seconds", "0", "--gradients", externaltest.Program("slow")},
-		"has 9 parameters":                              {dir, "--gradients", externaltest.Program("fast=9")},
+		"name it with --gradients": {filepath.Join(dir, "model.safetensors")},
+		"no program is started, and no socket is opened, that only a file names": {dir},
+		"it has the data":    {dir, "--data", "mnist", "--gradients", externaltest.Program("slow")},
+		"must be at least 1": {dir, "--answer-seconds", "0", "--gradients", externaltest.Program("slow")},
+		"has 9 parameters":   {dir, "--gradients", externaltest.Program("fast=9")},
 	} {
 		errs.Reset()
 		if code := run(append([]string{"eval"}, args...), &out, &errs); code != 2 || !strings.Contains(errs.String(), want) {
@@ -237,5 +240,88 @@ func TestOwnModelDocument(t *testing.T) {
 				t.Errorf("accuracy %v", a)
 			}
 		})
+	}
+}
+
+// A run directory and a configuration may be a stranger's: the program that only they name is not started, and
+// no socket is opened. Before this was refused, all of these commands ran touch.
+func TestFilesStartNoProgram(t *testing.T) {
+	dir := t.TempDir()
+	touched := filepath.Join(dir, "touched")
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Skip(err) // the path is too long
+	}
+	defer l.Close()
+	var called atomic.Bool
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			called.Store(true)
+			c.Close()
+		}
+	}()
+	own := filepath.Join(dir, "own")
+	program := externaltest.Program("learn")
+	if code := run([]string{"train", "--gradients", program, "--rounds", "2", "--trust", "none", "--out", own, "--quiet"}, io.Discard, io.Discard); code != 0 {
+		t.Fatal("exit code", code)
+	}
+	text, err := os.ReadFile(filepath.Join(own, "config.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, foreign := range []string{"touch " + touched, "unix:" + socket} {
+		var lines []string
+		for line := range strings.Lines(string(text)) {
+			if strings.HasPrefix(line, "gradients:") {
+				line = fmt.Sprintf("gradients: %q\n", foreign)
+			}
+			lines = append(lines, line)
+		}
+		config := strings.Join(lines, "")
+		if err := os.WriteFile(filepath.Join(own, "config.yaml"), []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		demo := filepath.Join(t.TempDir(), "demo")
+		if err := os.Mkdir(demo, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		settings, err := json.Marshal(map[string]any{"gradients": foreign, "suite": "x25519", "settings": "rounds: 2\n"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(demo, demoFile), settings, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{
+			{"train", "--resume", own},
+			{"train", "--resume", own, "--workers", "1"},
+			{"train", "--config", filepath.Join(own, "config.yaml"), "--out", filepath.Join(dir, "new")},
+			{"eval", own},
+			{"demo", "--resume", demo},
+			{"demo", "--resume", demo, "--gradients", program},
+		} {
+			var errs bytes.Buffer
+			if code := run(args, io.Discard, &errs); code != exitUsage || !strings.Contains(errs.String(), "that only a file names") {
+				t.Errorf("%q: %d, %s", args, code, errs.String())
+			}
+		}
+	}
+	if _, err := os.Stat(touched); err == nil || called.Load() {
+		t.Errorf("the command was started: %v; the socket was opened: %v", err == nil, called.Load())
+	}
+	// What the command line names is run, wherever it lies now.
+	var errs bytes.Buffer
+	for _, args := range [][]string{{"train", "--resume", own, "--gradients", program, "--quiet"}, {"eval", own, "--gradients", program}} {
+		if code := run(args, io.Discard, &errs); code != 0 {
+			t.Errorf("%q: %d, %s", args, code, errs.String())
+		}
+	}
+	if code := run([]string{"train", "--resume", own, "--gradients", externaltest.Program("fast=9")}, io.Discard, &errs); code != exitUsage || !strings.Contains(errs.String(), "is of other data") {
+		t.Errorf("another program: %d, %s", code, errs.String())
 	}
 }

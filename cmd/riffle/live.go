@@ -21,6 +21,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/internal/loopback"
 	"github.com/riffle-dp/riffle/learn/model"
 	"github.com/riffle-dp/riffle/page/dashboard"
@@ -102,7 +103,7 @@ func serve(ctx context.Context, s serving, r *train.Run, planned dp.Bound) (*liv
 	l.describe(r, planned)
 	number, _ := version()
 	config := dashboard.Config{Board: l.board, Title: l.task.Task.Name, Version: number, Loopback: local, Token: token, Extra: pages(),
-		Report: func() ([]byte, error) { return os.ReadFile(filepath.Join(r.Dir, train.ReportFile)) }}
+		Report: func() ([]byte, error) { return durable.ReadFile(filepath.Join(r.Dir, train.ReportFile)) }}
 	if r.Config.Trust.Is(dp.Protecting) {
 		config.Ledger = l.charges
 	}
@@ -378,7 +379,7 @@ func (l *live) close(ctx context.Context, s serving, done bool, stderr io.Writer
 	tell, cancel := context.WithTimeout(context.WithoutCancel(ctx), drained)
 	l.board.Drain(tell)
 	cancel()
-	f, isFile := stderr.(*os.File)
+	f, isFile := fileOf(stderr)
 	terminal := isFile && term.IsTerminal(int(f.Fd()))
 	if done && ctx.Err() == nil && (s.after > 0 || terminal && !s.given("serve-after")) {
 		stay := ctx

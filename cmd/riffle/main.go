@@ -16,10 +16,12 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/paper/experiment"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/run/measure"
@@ -37,39 +39,21 @@ const (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// signalled is the cause of a command's ended context: a signal.
-type signalled struct{ os.Signal }
-
-// Is makes a signal count as a cancellation for callers that do not ask for the cause.
-func (s signalled) Is(target error) bool { return target == context.Canceled }
-
-func (s signalled) Error() string { return "it was told to end (" + s.String() + ")" }
-
-// terminated says whether SIGTERM ended a command's context.
-func terminated(ctx context.Context) bool {
-	var by signalled
-	return errors.As(context.Cause(ctx), &by) && by.Signal == syscall.SIGTERM
-}
-
 func run(args []string, stdout, stderr io.Writer) int {
+	stdout, stderr = &visibleWriter{w: stdout}, &visibleWriter{w: stderr}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	// After a first signal, a second Ctrl-C ends the process at once. Until then signals are
-	// caught even when the work is done: a signal must not stop the printing of its result.
-	// SIGTERM may come twice: timeout sends it to its command, and then to the command's group.
-	go func() {
-		first := <-signals
-		cancel(signalled{first})
-		if first == syscall.SIGTERM {
-			signal.Reset(os.Interrupt)
-			return
-		}
-		signal.Stop(signals)
-	}()
-
 	root := newRoot()
+	// Signals are caught even when the work is done: one must not stop the printing of its result.
+	signals, done := make(chan os.Signal, 1), make(chan struct{})
+	defer close(done)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go attend(signals, done, patienceWith(topCommand(root, args)), cancel, func(why string) {
+		time.AfterFunc(time.Second, func() { os.Exit(exitInterrupted) }) // also if nobody reads standard error
+		fmt.Fprintln(stderr, "riffle:", why)
+		os.Exit(exitInterrupted)
+	})
+
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -80,12 +64,24 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if _, rest, found := root.Find(args); found == nil {
 		args = rest
 	}
-	fmt.Fprintln(stderr, "riffle:", visible(told(err, args)))
+	fmt.Fprintln(stderr, "riffle:", told(err, args))
 	code := exitCode(err)
 	if code == exitFailed && aboutArgument(err, args) {
 		return exitUsage
 	}
 	return code
+}
+
+// topCommand returns the name of the command that arguments name, without its subcommand.
+func topCommand(root *cobra.Command, args []string) string {
+	cmd, _, err := root.Find(args)
+	if err != nil || cmd == root {
+		return ""
+	}
+	for cmd.Parent() != root {
+		cmd = cmd.Parent()
+	}
+	return cmd.Name()
 }
 
 // told returns what is printed of an error.
@@ -102,7 +98,7 @@ func told(err error, args []string) string {
 func aboutArgument(err error, args []string) bool {
 	var path *fs.PathError
 	if !errors.As(err, &path) || !errors.Is(path.Err, fs.ErrNotExist) && !errors.Is(path.Err, fs.ErrExist) &&
-		!errors.Is(path.Err, fs.ErrPermission) && !errors.Is(path.Err, syscall.ENOTDIR) && !errors.Is(path.Err, syscall.EISDIR) {
+		!errors.Is(path.Err, fs.ErrPermission) && !errors.Is(path.Err, durable.ErrNoFile) && !errors.Is(path.Err, syscall.ENOTDIR) && !errors.Is(path.Err, syscall.EISDIR) {
 		return false
 	}
 	return slices.ContainsFunc(args, func(a string) bool {

@@ -89,7 +89,7 @@ func (p *printer) line(format string, args ...any) {
 
 func (p *printer) row(label, format string, args ...any) {
 	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, "%-20s %s\n", visible(label), visible(fmt.Sprintf(format, args...)))
+		_, p.err = fmt.Fprintf(p.w, "%-20s %s\n", visible(oneLine(label)), visible(oneLine(fmt.Sprintf(format, args...))))
 	}
 }
 

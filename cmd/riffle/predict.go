@@ -21,7 +21,8 @@ a table, and prints what it predicts for each row of another: CSV with a header,
 class with the probabilities of all classes, or a number in the label's own units.
 The label's column may be absent, and is not read. Text, empty cells and ranges are
 read as the model's training declared them. --coefficients prints what a linear model
-adds to its score for 1 of each column's own unit.`,
+adds to its score for 1 of each column's own unit. Names are printed without control
+characters; --out has them as they are.`,
 		Example: `  riffle predict run --data new.csv
   riffle predict model.safetensors --data new.csv --out predictions.csv
   riffle predict run --coefficients`,

@@ -51,7 +51,7 @@ func writeReport(r *train.Run, s *train.Summary, interrupted bool) error {
 	}
 	page.Void = s.Rounds - r.Steps
 	if interrupted {
-		page.Interrupted, page.Resume = true, "riffle train --resume "+shellQuote(r.Dir)
+		page.Interrupted, page.Resume = true, resumption(r)
 	}
 	for _, m := range r.Metrics {
 		page.Points = append(page.Points, report.Point{Round: m.Round, Epsilon: float64(m.Epsilon), Loss: m.Loss,
@@ -125,13 +125,22 @@ func privacyOf(r *train.Run) report.Privacy {
 	}
 }
 
+// resumption returns the shell command that continues a run.
+func resumption(r *train.Run) string {
+	line := "riffle train --resume " + shellQuote(r.Dir)
+	if program := r.Config.Gradients; program != "" {
+		line += " --gradients " + shellQuote(program)
+	}
+	return line
+}
+
 // command returns the shell command that makes the same run, with every setting that differs
 // from the defaults, including those that were chosen or solved for.
 func command(c train.Config) string {
 	line, base := "riffle train", train.Default()
 	defaults := base.Fields()
 	for i, f := range c.Fields() {
-		if v := f.String(); v != "" && v != defaults[i].String() && !f.Local {
+		if v := f.String(); v != "" && v != defaults[i].String() && (!f.Local || f.Name == "gradients") {
 			line += " --" + f.Name + " " + shellQuote(v)
 		}
 	}

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -63,6 +66,62 @@ func TestInterruptedIsTold(t *testing.T) {
 	} {
 		if got := told(c.err, nil); got != c.want {
 			t.Errorf("%v is told as %q, want %q", c.err, got, c.want)
+		}
+	}
+}
+
+// A signal ends a command that looks at no context: it reads from a pipe, or computes for hours. Before, it went on
+// for ever after SIGTERM, however often that came.
+func TestSignalsEndCommandsThatDoNotListen(t *testing.T) {
+	type at struct {
+		after  time.Duration
+		signal os.Signal
+	}
+	for name, c := range map[string]struct {
+		signals []at
+		done    time.Duration // when the command ends by itself; 0: never
+		want    time.Duration // when it is ended; 0: it is not
+		by      string
+	}{
+		"once":                      {signals: []at{{0, syscall.SIGTERM}}, want: 10 * time.Second, by: "it was told to end (terminated), and went on for 10s"},
+		"interrupted":               {signals: []at{{0, os.Interrupt}}, want: 10 * time.Second, by: "went on for 10s"},
+		"it ends in time":           {signals: []at{{0, syscall.SIGTERM}}, done: 9 * time.Second},
+		"no signal":                 {done: time.Hour},
+		"twice at once, by timeout": {signals: []at{{0, syscall.SIGTERM}, {time.Millisecond, syscall.SIGTERM}}, want: 10 * time.Second, by: "went on for 10s"},
+		"again":                     {signals: []at{{0, syscall.SIGTERM}, {2 * time.Second, syscall.SIGTERM}}, want: 2 * time.Second, by: "twice"},
+		"Ctrl-C twice":              {signals: []at{{0, os.Interrupt}, {time.Millisecond, os.Interrupt}}, want: time.Millisecond, by: "twice"},
+		"Ctrl-C after SIGTERM":      {signals: []at{{0, syscall.SIGTERM}, {time.Millisecond, os.Interrupt}}, want: time.Millisecond, by: "twice"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				signals, done := make(chan os.Signal, 1), make(chan struct{})
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				begun, ended, why := time.Now(), time.Duration(0), ""
+				returned := make(chan struct{})
+				go func() {
+					defer close(returned)
+					attend(signals, done, patienceWith("eps"), cancel, func(text string) { ended, why = time.Since(begun), text })
+				}()
+				if c.done > 0 {
+					time.AfterFunc(c.done, func() { close(done) })
+				}
+				for _, s := range c.signals {
+					time.AfterFunc(s.after, func() { signals <- s.signal })
+				}
+				<-returned
+				if ended != c.want || !strings.Contains(why, c.by) {
+					t.Errorf("ended after %v: %s", ended, why)
+				}
+				if cancelled := ctx.Err() != nil; cancelled != (len(c.signals) > 0) {
+					t.Errorf("its context has ended: %v", cancelled)
+				}
+			})
+		})
+	}
+	for args, want := range map[string]time.Duration{"eval x": 10 * time.Second, "train --rounds 3": time.Minute, "serve shuffler": 5 * time.Minute, "ledger verify": 10 * time.Second, "nonsense": 10 * time.Second} {
+		if got := patienceWith(topCommand(newRoot(), strings.Fields(args))); got != want {
+			t.Errorf("%s: %v, want %v", args, got, want)
 		}
 	}
 }

@@ -193,10 +193,10 @@ func printTask(p *printer, t *operatorv1.Task) {
 		p.row("loss", "%.4f%s", *t.Loss, besides(t.BaselineLoss, func(x float64) string { return fmt.Sprintf("%.4f", x) }))
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Numbers)) {
-		p.row(visible(name), "%.6g", t.Numbers[name])
+		p.row(name, "%.6g", t.Numbers[name])
 	}
 	if t.EvaluationError != "" {
-		p.row("evaluation", "failed after round %d: %s", t.EvaluatedRound, visible(plainly(t.EvaluationError)))
+		p.row("evaluation", "failed after round %d: %s", t.EvaluatedRound, plainly(t.EvaluationError))
 	} else if t.EvaluatedRound != 0 && t.EvaluatedRound != t.Round {
 		p.row("evaluation", "of the model after round %d", t.EvaluatedRound)
 	}

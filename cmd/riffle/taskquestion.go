@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/run/measure"
 	"github.com/riffle-dp/riffle/run/setting"
 	"github.com/riffle-dp/riffle/run/train"
@@ -72,7 +73,7 @@ func (s *taskSettings) read(cmd *cobra.Command, file string) (asks bool, err err
 	asks = given("measure")
 	var raw []byte
 	if file != "" {
-		if raw, err = os.ReadFile(file); err != nil {
+		if raw, err = durable.ReadFile(file); err != nil {
 			return false, usage("--task %v", err)
 		}
 		asks = asks || measure.Asks(raw)

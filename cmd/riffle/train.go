@@ -254,11 +254,11 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output, page serving) (err 
 	}
 	shown.finish(summary, err, halfway)
 	if errors.Is(err, train.ErrInterrupted) {
-		return fmt.Errorf("%w; continue with: riffle train --resume %s", err, r.Dir)
+		return fmt.Errorf("%w; continue with: %s", err, resumption(r))
 	}
 	if err != nil {
 		if !errors.Is(err, ledger.ErrBudget) {
-			show.note(stderr, "what was finished is kept; when the cause is gone: riffle train --resume %s", r.Dir)
+			show.note(stderr, "what was finished is kept; when the cause is gone: %s", resumption(r))
 		}
 		return err
 	}

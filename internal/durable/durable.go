@@ -1,5 +1,6 @@
 // Package durable writes files that survive crashes: after a crash a file has its old content
-// or the new one, whole, and a write that has returned is not lost.
+// or the new one, whole, and a write that has returned is not lost. It reads what has an end: no
+// pipes and no devices.
 package durable
 
 import (
@@ -52,7 +53,7 @@ func write(path string, data []byte, mode os.FileMode) (err error) {
 // name too. After a power failure during the call the end may hold a part of data, and zeros in
 // place of others: see [Text].
 func Append(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY|unblocked, 0o644)
 	if err != nil {
 		return err
 	}
@@ -118,7 +119,7 @@ func Remove(path string) error {
 // Sync makes the content of a file durable, whoever wrote it. A process that acts upon what an earlier
 // one left calls it first: what was only written can be read, and is lost with the power.
 func Sync(path string) error {
-	flag := os.O_RDONLY
+	flag := os.O_RDONLY | unblocked
 	if runtime.GOOS == "windows" {
 		flag = os.O_RDWR // files open for reading cannot be synced there
 	}

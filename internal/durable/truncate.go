@@ -7,7 +7,7 @@ import (
 
 // Truncate cuts a file to size bytes and syncs it.
 func Truncate(path string, size int64) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	f, err := os.OpenFile(path, os.O_WRONLY|unblocked, 0)
 	if err != nil {
 		return err
 	}

@@ -123,14 +123,26 @@ func readPart(fsys fs.FS, name, imageFile, labelFile string) (*Images, error) {
 	return im, nil
 }
 
+// openRegular opens a file, and refuses what is none: at a pipe it would wait for ever.
+func openRegular(fsys fs.FS, file string) (fs.File, error) {
+	info, err := fs.Stat(fsys, file)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("is not a regular file")
+	}
+	return fsys.Open(file)
+}
+
 // withFile opens name or name.gz. It calls read with the plain bytes, the opened file's name,
 // and the number of bytes, or -1 if that is not known.
 func withFile(fsys fs.FS, name string, read func(r io.Reader, file string, size int64) error) error {
 	file, zipped := name, false
-	f, err := fsys.Open(file)
+	f, err := openRegular(fsys, file)
 	if errors.Is(err, fs.ErrNotExist) {
 		file, zipped = name+".gz", true
-		f, err = fsys.Open(file)
+		f, err = openRegular(fsys, file)
 		if errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("dataset: neither %s nor %s: %w", name, file, fs.ErrNotExist)
 		}

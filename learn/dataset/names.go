@@ -27,7 +27,7 @@ const (
 // the folder names none. It ignores empty lines at the end.
 func readNames(fsys fs.FS, classes int) ([]string, error) {
 	for _, file := range classFiles() {
-		f, err := fsys.Open(file)
+		f, err := openRegular(fsys, file)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

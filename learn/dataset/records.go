@@ -9,13 +9,15 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"github.com/riffle-dp/riffle/internal/durable"
 )
 
 // This file reads the records of a CSV file, for ReadCSV and ReadCells.
 
 // openCSV opens a file, and refuses a folder.
 func openCSV(path string) (*os.File, error) {
-	f, err := os.Open(path)
+	f, err := durable.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("dataset: %w", err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/run/train"
 )
 
@@ -55,7 +56,7 @@ func (e Experiment) Collect(ctx context.Context, dir string) ([]Row, error) {
 
 func (s Setting) collect(ctx context.Context, known costs, dir string, seed int64) ([]Row, error) {
 	if s.Solve != nil {
-		raw, err := os.ReadFile(filepath.Join(dir, resultFile))
+		raw, err := durable.ReadFile(filepath.Join(dir, resultFile))
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, nil
 		}
@@ -77,7 +78,7 @@ func (s Setting) collect(ctx context.Context, known costs, dir string, seed int6
 	if err := c.ReadConfig(filepath.Join(dir, train.ConfigFile), nil); err != nil {
 		return nil, inputError("%v", err)
 	}
-	raw, err := os.ReadFile(filepath.Join(dir, train.MetricsFile))
+	raw, err := durable.ReadFile(filepath.Join(dir, train.MetricsFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}

@@ -130,7 +130,7 @@ type mark struct {
 func (m mark) claim(top string) error {
 	path := filepath.Join(top, settingFile)
 	var got mark
-	raw, err := os.ReadFile(path)
+	raw, err := durable.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:

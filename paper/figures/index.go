@@ -49,7 +49,7 @@ func writeIndex(dir, plan string) error {
 	var papers []paper
 	missing := 0
 	for _, f := range all() {
-		note, err := os.ReadFile(filepath.Join(dir, f.Name+".md"))
+		note, err := durable.ReadFile(filepath.Join(dir, f.Name+".md"))
 		if errors.Is(err, fs.ErrNotExist) {
 			missing++
 			continue
@@ -97,7 +97,7 @@ func (f figure) tabular() bool {
 }
 
 func readTable(file string) (table, error) {
-	text, err := os.ReadFile(file)
+	text, err := durable.ReadFile(file)
 	if err != nil {
 		return table{}, fmt.Errorf("figures: %v", err)
 	}

@@ -36,7 +36,11 @@ func readResults(results fs.FS, experiment string) ([]row, error) {
 	if results == nil {
 		return nil, nil
 	}
-	f, err := results.Open(experiment + ".csv")
+	name := experiment + ".csv"
+	if info, err := fs.Stat(results, name); err == nil && !info.Mode().IsRegular() { // opening a pipe would wait for ever
+		return nil, fmt.Errorf("figures: %s is not a regular file", name)
+	}
+	f, err := results.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -60,10 +60,14 @@ func (c *counter) add(e Entry, n int64) {
 	c.next = nil
 }
 
+// nothingCharged is the method of a bound on nothing, such as on rounds that were all void.
+const nothingCharged = "nothing-charged"
+
 // cost bounds the cost of the history.
 func (c *counter) cost(how count) (dp.Bound, error) {
 	if len(c.history) == 0 {
-		return dp.Bound{Kind: dp.Upper, Status: dp.Proved, Guarantee: dp.Guarantee{Delta: c.config.Delta, Adjacency: dp.ReplaceOne}}, nil
+		return dp.Bound{Method: nothingCharged, Kind: dp.Upper, Status: dp.Proved, Source: "nothing was released",
+			Guarantee: dp.Guarantee{Delta: c.config.Delta, Adjacency: dp.ReplaceOne}}, nil
 	}
 	if c.spent == nil || c.spent.count != how {
 		b, err := c.config.eps(c.history, how)

@@ -61,6 +61,20 @@ func TestChargeRefusesAboveBudgetAndRecordsNothing(t *testing.T) {
 	}
 }
 
+// What was charged nothing has a bound with a name, a task's and a population's: otherwise it is printed as "(, proved)".
+func TestNothingChargedIsNamed(t *testing.T) {
+	c := Config{Accountant: flat{perRound: 1}, Delta: 1e-5, MaxEps: 3}
+	book, err := newBook([16]byte{1}, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, spent := range []func() (dp.Bound, error){newLedger(t, c).Spent, book.Spent, Unprotected.Spent} {
+		if b, err := spent(); err != nil || b.Method == "" || b.Status != dp.Proved || b.Adjacency != dp.ReplaceOne {
+			t.Errorf("%+v, %v", b, err)
+		}
+	}
+}
+
 func TestChargeTwiceCountsOnce(t *testing.T) {
 	l := newLedger(t, Config{Accountant: flat{perRound: 1}, Delta: 1e-5, MaxEps: math.Inf(1)})
 	for range 3 {

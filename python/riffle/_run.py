@@ -2,13 +2,14 @@
 
 import html
 import json
+import math
 import os
 from html.parser import HTMLParser
 from typing import Any, Dict, List, Optional, Tuple, Union
 
 import numpy as np
 
-from . import _safetensors
+from . import _files, _safetensors
 from ._epsilon import digits, frame
 from ._plot import Chart, charts, pyplot
 from .errors import UsageError
@@ -20,6 +21,9 @@ class Run:
     ``directory`` is where it is, ``config`` its configuration (texts by the names of flags),
     ``summary`` the figures of ``riffle train --json`` (empty if it did not end), ``notes`` what
     riffle said on the way, if this process ran it.
+
+    The directory may be a stranger's: nothing of it is run, and whatever is wrong with its files raises
+    ``riffle.Error``. Its summary must agree with its metrics.
 
     >>> import riffle
     >>> run = riffle.train(rounds=2, eval_every=1, out="two")
@@ -34,20 +38,43 @@ class Run:
     def __init__(self, directory: Union[str, "os.PathLike[str]"], notes: Tuple[str, ...] = ()) -> None:
         self.directory = os.fspath(directory)
         self.notes = list(notes)
-        if not os.path.exists(self._file("config.yaml")):
+        settings = self._text("config.yaml")
+        if settings is None:
             raise UsageError(f"{self.directory}: no run there (config.yaml is missing)")
-        self.config: Dict[str, str] = _settings(self._text("config.yaml"))
-        self.summary: Dict[str, Any] = json.loads(self._text("summary.json") or "{}")
+        self.config: Dict[str, str] = _settings(settings, self._file("config.yaml"))
+        self.summary: Dict[str, Any] = {}
+        summary = self._text("summary.json")
+        if summary is not None:
+            self.summary = _object(summary, self._file("summary.json"))
+            self._compare()
 
     def _file(self, name: str) -> str:
         return os.path.join(self.directory, name)
 
-    def _text(self, name: str) -> str:
+    def _text(self, name: str) -> Optional[str]:
+        """Return a file's text; None if there is no such file."""
         try:
-            with open(self._file(name), encoding="utf-8") as file:
-                return file.read()
+            return _files.read(self._file(name), MOST_TEXT).decode("utf-8")
         except FileNotFoundError:
-            return ""
+            return None
+        except UnicodeDecodeError as err:
+            raise UsageError(f"{self._file(name)}: is no text: {err}") from None
+
+    def _compare(self) -> None:
+        """Refuse a summary that says something else than the metrics, which riffle wrote before it."""
+        metrics = self.metrics
+        said = {"rounds": "round", "epsilon": "epsilon"}
+        if "gradients" not in self.config:  # a program may answer differently when it is asked again
+            said.update(test_accuracy="accuracy", test_loss="loss", validation_accuracy="accuracy", validation_loss="loss")
+        for key, name in said.items():
+            if key not in self.summary and key not in ("rounds", "epsilon"):
+                continue
+            summed = _number(self.summary.get(key), self._file("summary.json"), key)
+            last = metrics[name][-1] if len(metrics.get(name, ())) else math.nan
+            if not (math.isclose(summed, last, rel_tol=1e-6) or summed != summed and last != last and name not in ("round", "epsilon")):
+                raise UsageError(f"{self.directory}: summary.json has {key} = {summed:g}, the last line of metrics.jsonl {name} = {last:g}: one of them is not this run's")
+        if _number(self.summary.get("delta"), self._file("summary.json"), "delta") != self.delta:
+            raise UsageError(f"{self.directory}: summary.json has delta = {self.summary.get('delta')!r:.40}, config.yaml {self.delta:g}")
 
     @property
     def finished(self) -> bool:
@@ -57,10 +84,27 @@ class Run:
     @property
     def metrics(self) -> Dict[str, "np.ndarray[Any, Any]"]:
         """The evaluations: an array for each quantity, such as ``round``, ``epsilon``, ``accuracy`` and ``loss``, of tables and programs also ``auc`` and others. What is missing is NaN."""
-        lines = [json.loads(line) for line in self._text("metrics.jsonl").splitlines() if line.endswith("}")]
-        rows = [{**(line.get("metrics") or {}), **line} for line in lines]  # figures such as auc lie deeper
-        names = list(dict.fromkeys(name for row in rows for name, value in row.items() if _numeric(value)))
-        return {name: np.array([_number(row.get(name)) for row in rows]) for name in names}
+        file, rows = self._file("metrics.jsonl"), []
+        lines = (self._text("metrics.jsonl") or "").rstrip("\n").split("\n")
+        for number, line in enumerate(lines, 1):
+            where = f"{file}: line {number}"
+            try:
+                one = _object(line, where)
+            except UsageError:
+                if number == len(lines):  # it is being written, or was cut off
+                    break
+                raise
+            deeper = one.get("metrics") or {}  # figures such as auc
+            if not isinstance(deeper, dict):
+                raise UsageError(f"{where}: metrics is no object")
+            row = {name: _number(value, where, name) for name, value in {**deeper, **one}.items() if _numeric(value)}
+            if row.get("epsilon", 0) < 0:
+                raise UsageError(f"{where}: epsilon = {row['epsilon']:g} is below 0")
+            rows.append(row)
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        if len(names) > MOST_NUMBERS:
+            raise UsageError(f"{file}: {len(names)} different quantities, a run has at most {MOST_NUMBERS}")
+        return {name: np.array([row.get(name, math.nan) for row in rows]) for name in names}
 
     def frame(self) -> Any:
         """Return the evaluations as a pandas DataFrame, a row for each."""
@@ -77,10 +121,10 @@ class Run:
         return self._model()[1]
 
     def _model(self) -> Tuple[Dict[str, "np.ndarray[Any, Any]"], Dict[str, str]]:
-        file = self._file("model.safetensors")
-        if not os.path.exists(file):
-            raise UsageError(f"{self.directory}: no model yet: it is written at the end of a run")
-        return _safetensors.load(file)
+        try:
+            return _safetensors.load(self._file("model.safetensors"))
+        except FileNotFoundError:
+            raise UsageError(f"{self.directory}: no model yet: it is written at the end of a run") from None
 
     @property
     def report(self) -> str:
@@ -89,7 +133,7 @@ class Run:
 
     def _last(self, name: str, key: str) -> float:
         if key in self.summary:
-            return _number(self.summary[key])
+            return _number(self.summary[key], self._file("summary.json"), key)
         values = self.metrics.get(name, np.array([]))
         return float(values[-1]) if len(values) else float("nan")
 
@@ -101,7 +145,11 @@ class Run:
     @property
     def delta(self) -> float:
         """The δ at which ``epsilon`` holds."""
-        return float(self.config.get("delta", "nan"))
+        text = self.config.get("delta", "nan")
+        try:
+            return float(text)
+        except ValueError:
+            raise UsageError(f"{self._file('config.yaml')}: delta = {text!r:.40} is no number") from None
 
     @property
     def accuracy(self) -> float:
@@ -120,7 +168,10 @@ class Run:
 
     def _repr_html_(self) -> str:
         head = _Head()
-        head.feed(self._text("report.html"))
+        try:
+            head.feed(self._text("report.html") or "")
+        except AssertionError:  # of the parser, at what is not HTML
+            head = _Head()
         title = head.texts.get("h1") or self.directory
         parts = [f"<h3>{html.escape(title)}</h3>"]
         parts += [f"<p>{html.escape(head.texts[name])}</p>" for name in ("summary", "lead") if head.texts.get(name)]
@@ -139,6 +190,8 @@ class Run:
         if not len(m.get("round", ())):
             raise UsageError(f"{self.directory}: no evaluation yet, so there is nothing to draw")
         what = "accuracy" if "accuracy" in m and np.isfinite(m["accuracy"]).any() else "loss"
+        if what not in m:
+            raise UsageError(f"{self.directory}: no accuracy and no loss, so there is nothing to draw")
         baseline = m.get(f"baseline_{what}")
         level = float(baseline[-1]) if baseline is not None else float("nan")
         x = m["round"]
@@ -164,15 +217,38 @@ class Run:
         return axes
 
 
+# The largest text that is read, in bytes, and the most quantities that a run is measured by.
+MOST_TEXT = 256 << 20
+MOST_NUMBERS = 256
+
+
 def _numeric(value: Any) -> bool:
-    return value is None or isinstance(value, (int, float)) and not isinstance(value, bool) or value in ("Infinity", "inf", "+Inf")
+    return value is None or isinstance(value, (int, float)) and not isinstance(value, bool) or value in ("inf", "-inf")
 
 
-def _number(value: Any) -> float:
-    return float("nan") if value is None else float(value)
+def _number(value: Any, where: str, name: str) -> float:
+    """Return a number as riffle writes it: null is NaN, and infinities are texts."""
+    if not _numeric(value):
+        raise UsageError(f"{where}: {name} = {value!r:.40} is no number")
+    return math.nan if value is None else float(value)
 
 
-def _settings(text: str) -> Dict[str, str]:
+def _object(text: str, where: str) -> Dict[str, Any]:
+    """Read a JSON object."""
+
+    def constant(name: str) -> None:
+        raise ValueError(f"{name} is no number of JSON")
+
+    try:
+        out = json.loads(text, parse_int=_safetensors.whole, parse_constant=constant)
+    except (ValueError, RecursionError) as err:
+        raise UsageError(f"{where}: is no JSON: {err}") from None
+    if not isinstance(out, dict):
+        raise UsageError(f"{where}: is no JSON object")
+    return out
+
+
+def _settings(text: str, where: str = "config.yaml") -> Dict[str, str]:
     """Read the plain lines ``key: value`` that riffle writes; a quoted value is JSON."""
     out = {}
     for line in text.splitlines():
@@ -180,7 +256,10 @@ def _settings(text: str) -> Dict[str, str]:
         if not colon or line.startswith(("#", " ")):
             continue
         value = value.strip()
-        out[key] = json.loads(value) if value.startswith('"') else value.strip("'")
+        try:
+            out[key] = json.loads(value) if value.startswith('"') else value.strip("'")
+        except ValueError as err:
+            raise UsageError(f"{where}: {key!r:.40}: {err}") from None
     return out
 
 

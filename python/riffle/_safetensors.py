@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
+from . import _files
 from .errors import Error
 
 # The longest header that is read, in bytes; riffle's own limit.
@@ -34,7 +35,7 @@ def loads(document: bytes) -> Tuple[Dict[str, "np.ndarray[Any, Any]"], Dict[str,
     if length > MAX_HEADER or length > len(document) - 8:
         raise Error(f"safetensors: header of {length} bytes in a document of {len(document)}")
     try:
-        header = json.loads(document[8 : 8 + length].decode("utf-8"), object_pairs_hook=_once, parse_int=_whole)
+        header = json.loads(document[8 : 8 + length].decode("utf-8"), object_pairs_hook=_once, parse_int=whole)
     except ValueError as err:
         raise Error(f"safetensors: the header is not JSON: {err}") from None
     except RecursionError:
@@ -68,7 +69,7 @@ def _once(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
     return out
 
 
-def _whole(digits: str) -> int:
+def whole(digits: str) -> int:
     """Return a whole number; more digits than a size can have would take long."""
     if len(digits) > 20:
         raise ValueError(f"a number of {len(digits)} digits")
@@ -114,5 +115,4 @@ def dumps(tensors: Mapping[str, "np.ndarray[Any, Any]"], metadata: Optional[Mapp
 
 def load(file: str) -> Tuple[Dict[str, "np.ndarray[Any, Any]"], Dict[str, str]]:
     """Return the tensors and the metadata of a safetensors file."""
-    with open(file, "rb") as source:
-        return loads(source.read())
+    return loads(_files.read(file))

@@ -51,7 +51,8 @@ def train(
     and on terminals. A function is called with each of riffle's lines.
 
     Ctrl-C stops the run cleanly and raises ``Interrupted``; ``riffle.train(resume=directory)`` goes on
-    and ends with the same model as a run without interruption.
+    and ends with the same model as a run without interruption. With the same data: others are refused.
+    A run with ``gradients`` needs them again, because no program is started that only a directory names.
 
     >>> import riffle
     >>> run = riffle.train(rounds=1, seed=7, out="one")
@@ -149,7 +150,8 @@ class _Child:
 
     def _resume(self) -> str:
         directory = self._directory()
-        return f"continue from its last checkpoint with riffle.train(resume={directory!r})" if directory else "it had not begun"
+        again = ", gradients=..." if any(a.startswith("--gradients=") for a in self.args) else ""
+        return f"continue from its last checkpoint with riffle.train(resume={directory!r}{again})" if directory else "it had not begun"
 
 
 class Line:

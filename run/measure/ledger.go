@@ -111,7 +111,7 @@ func OpenLedger(ctx context.Context, path string, b Budget) (_ *Ledger, err erro
 			return nil, fmt.Errorf("measure: ledger %w", err)
 		}
 	}
-	raw, err := os.ReadFile(path)
+	raw, err := durable.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("measure: ledger %w", err)
 	}

@@ -35,8 +35,8 @@ type Field struct {
 	Check func(text string) error
 	// File says that the value names a file or a folder.
 	File bool
-	// Local settings say how this process runs (workers, checkpoints). They do not
-	// change results, are not in the digest and may differ on resume.
+	// Local settings say how this process runs (workers, checkpoints, where a program is). They
+	// do not change results, are not in the digest and may differ on resume.
 	Local bool
 	// Help is one line; "%s" in it stands for Values.
 	Help string

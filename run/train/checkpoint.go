@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,8 +69,8 @@ func unfoldCharges(charges []charge) ([]ledger.Entry, error) {
 }
 
 // marshal encodes the checkpoint as a safetensors file whose metadata have a digest of
-// everything else in it.
-func (c checkpoint) marshal(config Config) ([]byte, error) {
+// everything else in it, and one of what identifies the data.
+func (c checkpoint) marshal(config Config, data []byte) ([]byte, error) {
 	charges, err := json.Marshal(foldCharges(c.state.Charged))
 	if err != nil {
 		return nil, err
@@ -80,6 +79,7 @@ func (c checkpoint) marshal(config Config) ([]byte, error) {
 	f := safetensors.File{Metadata: map[string]string{
 		"version":  checkpointVersion,
 		"config":   hex.EncodeToString(digest[:]),
+		"data":     fmt.Sprintf("%x", sha256.Sum256(data)),
 		"round":    strconv.FormatInt(c.state.Round, 10),
 		"steps":    strconv.FormatInt(c.state.Optimizer.Steps, 10),
 		"charged":  string(charges),
@@ -121,32 +121,32 @@ func contentDigest(f safetensors.File) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-func saveCheckpoint(path string, c checkpoint, config Config) error {
-	raw, err := c.marshal(config)
+func saveCheckpoint(path string, c checkpoint, config Config, data []byte) error {
+	raw, err := c.marshal(config, data)
 	if err != nil {
 		return err
 	}
 	return durable.WriteFile(path, raw)
 }
 
-// loadCheckpoint reads a checkpoint of this configuration. If there is no file the run
-// starts; an incomplete or damaged file is refused.
-func loadCheckpoint(path string, config Config) (c checkpoint, found bool, err error) {
-	raw, err := os.ReadFile(path)
+// loadCheckpoint reads a checkpoint of this configuration and these data. If there is no file the
+// run starts; an incomplete or damaged file is refused.
+func loadCheckpoint(path string, config Config, data []byte) (c checkpoint, found bool, err error) {
+	raw, err := durable.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return checkpoint{}, false, nil
 	}
 	if err != nil {
 		return checkpoint{}, false, inputError("checkpoint: %v", err)
 	}
-	c, err = unmarshalCheckpoint(raw, config)
+	c, err = unmarshalCheckpoint(raw, config, data)
 	if err != nil {
 		return checkpoint{}, false, inputError("checkpoint %s: %v", path, err)
 	}
 	return c, true, nil
 }
 
-func unmarshalCheckpoint(raw []byte, config Config) (c checkpoint, err error) {
+func unmarshalCheckpoint(raw []byte, config Config, data []byte) (c checkpoint, err error) {
 	f, err := safetensors.Unmarshal(raw)
 	if err != nil {
 		return c, fmt.Errorf("corrupt: %v", err)
@@ -166,6 +166,9 @@ func unmarshalCheckpoint(raw []byte, config Config) (c checkpoint, err error) {
 	digest := config.Fields().Digest()
 	if got := f.Metadata["config"]; got != hex.EncodeToString(digest[:]) {
 		return c, fmt.Errorf("belongs to another configuration (%.12s…, this one is %.12x…)", got, digest)
+	}
+	if got, own := f.Metadata["data"], fmt.Sprintf("%x", sha256.Sum256(data)); got != own {
+		return c, fmt.Errorf("is of other data: the digest of the rows, or of the model of a program, was %.12s…, here it is %.12s…", got, own)
 	}
 	weights, err := config.weightsDigest()
 	if err != nil {

@@ -38,10 +38,10 @@ func someCheckpoint() checkpoint {
 func TestCheckpointReadsBackExactly(t *testing.T) {
 	want, config := someCheckpoint(), Default()
 	path := filepath.Join(t.TempDir(), "state")
-	if err := saveCheckpoint(path, want, config); err != nil {
+	if err := saveCheckpoint(path, want, config, nil); err != nil {
 		t.Fatal(err)
 	}
-	got, found, err := loadCheckpoint(path, config)
+	got, found, err := loadCheckpoint(path, config, nil)
 	if err != nil || !found {
 		t.Fatal(found, err)
 	}
@@ -49,14 +49,14 @@ func TestCheckpointReadsBackExactly(t *testing.T) {
 		t.Errorf("read back %+v, want %+v", got, want)
 	}
 	config.Workers = 9
-	if _, _, err := loadCheckpoint(path, config); err != nil {
+	if _, _, err := loadCheckpoint(path, config, nil); err != nil {
 		t.Errorf("another number of workers: %v", err)
 	}
 	config.Eps0 = 2
-	if _, _, err := loadCheckpoint(path, config); !errors.Is(err, ErrInput) || !strings.Contains(err.Error(), "another configuration") {
+	if _, _, err := loadCheckpoint(path, config, nil); !errors.Is(err, ErrInput) || !strings.Contains(err.Error(), "another configuration") {
 		t.Errorf("another configuration: %v", err)
 	}
-	if _, found, err := loadCheckpoint(filepath.Join(t.TempDir(), "none"), config); found || err != nil {
+	if _, found, err := loadCheckpoint(filepath.Join(t.TempDir(), "none"), config, nil); found || err != nil {
 		t.Errorf("a missing checkpoint: %v, %v", found, err)
 	}
 }
@@ -71,11 +71,11 @@ func TestCheckpointOfCorrelatedNoise(t *testing.T) {
 		want.state.Optimizer.Vectors[fmt.Sprintf("recovered.%d", round)] = []float64{.1, -3e9, float64(round)}
 		want.held = append(want.held, toeplitz.Sum{Round: round, Values: []int64{1<<60 + round, -5}})
 	}
-	raw, err := want.marshal(config)
+	raw, err := want.marshal(config, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := unmarshalCheckpoint(raw, config)
+	got, err := unmarshalCheckpoint(raw, config, nil)
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("read back %+v, want %+v, %v", got, want, err)
 	}
@@ -91,7 +91,7 @@ func TestCheckpointOfCorrelatedNoise(t *testing.T) {
 	if raw, err = safetensors.Marshal(f); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := unmarshalCheckpoint(raw, config); err == nil || !strings.Contains(err.Error(), "other weights") {
+	if _, err := unmarshalCheckpoint(raw, config, nil); err == nil || !strings.Contains(err.Error(), "other weights") {
 		t.Errorf("other weights: %v", err)
 	}
 }
@@ -99,17 +99,17 @@ func TestCheckpointOfCorrelatedNoise(t *testing.T) {
 // Every single flipped bit and every truncation is refused.
 func TestCorruptCheckpointsAreRefused(t *testing.T) {
 	config := Default()
-	raw, err := someCheckpoint().marshal(config)
+	raw, err := someCheckpoint().marshal(config, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range raw {
 		broken := append([]byte(nil), raw...)
 		broken[i] ^= 1 << (i % 8)
-		if _, err := unmarshalCheckpoint(broken, config); err == nil {
+		if _, err := unmarshalCheckpoint(broken, config, nil); err == nil {
 			t.Fatalf("accepted a checkpoint with byte %d of %d changed", i, len(raw))
 		}
-		if _, err := unmarshalCheckpoint(raw[:i], config); err == nil {
+		if _, err := unmarshalCheckpoint(raw[:i], config, nil); err == nil {
 			t.Fatalf("accepted the first %d of %d bytes", i, len(raw))
 		}
 	}
@@ -117,20 +117,20 @@ func TestCorruptCheckpointsAreRefused(t *testing.T) {
 	if err := os.WriteFile(path, raw[:len(raw)/2], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := loadCheckpoint(path, config); !errors.Is(err, ErrInput) {
+	if _, _, err := loadCheckpoint(path, config, nil); !errors.Is(err, ErrInput) {
 		t.Errorf("truncated: %v", err)
 	}
 }
 
 func FuzzCheckpoint(f *testing.F) {
-	raw, err := someCheckpoint().marshal(Default())
+	raw, err := someCheckpoint().marshal(Default(), nil)
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(raw)
 	f.Add([]byte("{}"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		_, err := unmarshalCheckpoint(b, Default())
+		_, err := unmarshalCheckpoint(b, Default(), nil)
 		if err == nil && string(b) != string(raw) {
 			// A different file can only be accepted if it carries its own digest.
 			if !strings.Contains(string(b), "sha256") {

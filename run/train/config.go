@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/learn/dataset"
 	learned "github.com/riffle-dp/riffle/learn/external"
 	"github.com/riffle-dp/riffle/learn/optimize"
@@ -169,7 +169,7 @@ func (c *Config) Fields() setting.Table {
 		{Name: "label", Part: data, Into: &c.Label, Help: "column of a CSV file to predict"},
 		{Name: "range", Part: data, Into: &c.Range, Check: declares("range"), Help: "public ranges that CSV columns are scaled from, as age=0..120,*=0..10; a number to predict is scaled by its own name only, to 0..1"},
 		{Name: "scale", Part: data, Into: &c.Scale, Values: []string{"centred\t-1..1, the default", "unit\t0..1"}, Help: "what --range maps a feature to: %s"},
-		{Name: "gradients", Part: data, Into: &c.Gradients, Check: others, Help: "a program that has the data, computes gradients and evaluates: a command line, as 'python3 grad.py', or unix:PATH (see riffle gradients)"},
+		{Name: "gradients", Part: data, Into: &c.Gradients, Check: others, Local: true, Help: "a program that has the data, computes gradients and evaluates: a command line, as 'python3 grad.py', or unix:PATH (see riffle gradients); a file that names it does not start it"},
 		{Name: "categories", Part: data, Into: &c.Categories, Check: declares("categories"), Help: "public categories of a CSV file's text columns, as 'city=berlin|paris|*,sex=f|m'; each becomes a feature of 0 or 1, * stands for all other texts"},
 		{Name: "missing", Part: data, Into: &c.Missing, Check: declares("missing"), Help: "public constants that a CSV file's empty cells count as, in the column's own units, as 'age=40,*=0'; 'age=40+indicator' adds a feature that is 1 where the cell is empty"},
 		{Name: "drop", Part: data, Into: &c.Drop, Check: declares("drop"), Help: "columns of a CSV file that are not used, as id,name"},
@@ -290,13 +290,15 @@ func checkLR(text string) error {
 	return err
 }
 
-// ReadConfig applies a YAML file to c, except for the settings that skip names.
+// ReadConfig applies a YAML file to c, except for the settings that skip names. A file may be a
+// stranger's: the program that it names is refused, unless it is c's already or skip names
+// gradients.
 func (c *Config) ReadConfig(path string, skip func(name string) bool) error {
-	raw, err := os.ReadFile(path)
+	raw, err := durable.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("train: %w", err)
 	}
-	if err := c.Fields().Parse(raw, skip); err != nil {
+	if err := c.parse(raw, skip); err != nil {
 		return fmt.Errorf("train: %s: %w", path, err)
 	}
 	return nil
@@ -304,10 +306,27 @@ func (c *Config) ReadConfig(path string, skip func(name string) bool) error {
 
 // Parse applies YAML like ReadConfig.
 func (c *Config) Parse(raw []byte) error {
-	if err := c.Fields().Parse(raw, nil); err != nil {
+	if err := c.parse(raw, nil); err != nil {
 		return inputError("%v", err)
 	}
 	return nil
+}
+
+func (c *Config) parse(raw []byte, skip func(name string) bool) error {
+	read := *c
+	if err := read.Fields().Parse(raw, skip); err != nil {
+		return err
+	}
+	if read.Gradients != c.Gradients {
+		return onlyNamed(read.Gradients)
+	}
+	*c = read
+	return nil
+}
+
+// onlyNamed refuses a program that only a file names.
+func onlyNamed(program string) error {
+	return fmt.Errorf("gradients: %q: no program is started, and no socket is opened, that only a file names; if it is yours, repeat it: --gradients%w", program, ErrInput)
 }
 
 // randomizers lists the values of Randomizer: those whose input is a gradient, each followed

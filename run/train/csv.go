@@ -118,7 +118,13 @@ func (c Config) loadCSV() (*Data, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.splitCSV(file)
+	d, err := c.splitCSV(file)
+	if err != nil {
+		return nil, err
+	}
+	digest := file.Digest()
+	d.digest = digest[:]
+	return d, nil
 }
 
 // splitCSV deals a file's rows out to training and test.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/riffle-dp/riffle/learn/dataset"
 	"github.com/riffle-dp/riffle/learn/dataset/mnist"
@@ -55,6 +56,8 @@ type Data struct {
 	odd     error    // describes pictures that cannot be used; nil: all can
 	// pictures is the number of all that the folder has.
 	pictures int
+	// digest identifies the rows, or what a program says of its model; nil: they cannot change.
+	digest []byte
 }
 
 // imageModel returns the model for images if none is asked for: upright histograms for MNIST,
@@ -199,6 +202,10 @@ func (c Config) prepareImages(classes []string, blanks bool) (*Data, error) {
 		return nil, err
 	}
 	d := &Data{EvalImages: testImages, EvalName: "test"}
+	if c.Data != "mnist" || c.ImageSize != "" {
+		train, test := trainImages.Digest(), testImages.Digest()
+		d.digest = slices.Concat(train[:], test[:])
+	}
 	if c.ImageSize != "" {
 		d.odd, d.pictures = oddPictures(trainImages), trainImages.Len()+testImages.Len()
 		if c.Classes == "" && classes == nil {

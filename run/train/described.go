@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"strings"
 
+	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/internal/safetensors"
 	"github.com/riffle-dp/riffle/learn/dataset"
 	learned "github.com/riffle-dp/riffle/learn/external"
@@ -89,7 +89,7 @@ func (c *LearningConfig) ReadInitial() ([]byte, error) {
 	fail := func(format string, args ...any) ([]byte, error) {
 		return nil, inputError("initial %s: %s", path, fmt.Sprintf(format, args...))
 	}
-	file, err := os.Open(path)
+	file, err := durable.Open(path)
 	if err != nil {
 		return nil, inputError("initial: %v", err)
 	}

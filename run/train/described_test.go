@@ -154,6 +154,10 @@ func TestInitialRefused(t *testing.T) {
 		raw := binary.LittleEndian.AppendUint64(nil, uint64(len(text)))
 		return written(t, append(append(raw, text...), make([]byte, data)...))
 	}
+	large := written(t, nil)
+	if err := os.Truncate(large, maxInitial+1); err != nil {
+		t.Fatal(err)
+	}
 	for name, of := range map[string]struct {
 		path, want string
 		change     func(*Config)
@@ -166,7 +170,8 @@ func TestInitialRefused(t *testing.T) {
 		"longer":          {written(t, append(bytes.Clone(good), 0)), "trailing", nil},
 		"two names":       {header(`{"weight":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"weight":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`, 8), `"weight" occurs twice`, nil},
 		"a huge shape":    {header(`{"weight":{"dtype":"F32","shape":[1000000000,1000000000],"data_offsets":[0,4]}}`, 4), "weight", nil},
-		"too large":       {"/dev/zero", "larger than", nil},
+		"a device":        {"/dev/zero", "it is a device", nil},
+		"too large":       {large, "larger than", nil},
 		"NaN":             {odd(float32(math.NaN())), "not finite", nil},
 		"infinite":        {odd(float32(math.Inf(-1))), "not finite", nil},
 		"other type":      {header(`{"weight":{"dtype":"F64","shape":[4],"data_offsets":[0,32]}}`, 32), "F64, want F32", nil},

@@ -78,7 +78,7 @@ type Metrics struct {
 // readMetrics returns the lines up to the given round. Lines after them were written after
 // the last checkpoint, or cut off; the run makes them again.
 func readMetrics(path string, upTo int64) ([]Metrics, error) {
-	raw, err := os.ReadFile(path)
+	raw, err := durable.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -3,6 +3,7 @@ package train
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"math"
@@ -109,10 +110,19 @@ func (c Config) resolveExternal(ctx context.Context) (_ Config, d *Data, m *mode
 		return c, nil, nil, err
 	}
 	d = &Data{Train: &dataset.Table{}, Eval: &dataset.Table{}, EvalName: "test", Examples: int64(p.start["examples"]), program: p}
+	if d.digest, err = identity(about); err != nil {
+		return c, nil, nil, err
+	}
 	if _, ok := p.start["accuracy"]; ok {
 		d.Classes = []string{}
 	}
 	return c, d, m, nil
+}
+
+// identity is what identifies a program's model and its clients. Their data are the program's.
+func identity(about learned.About) ([]byte, error) {
+	raw := fmt.Appendf(nil, "%d %d %v %v %d\n", about.Dim, about.Clients, about.Delta, about.Parameters, len(about.Initial))
+	return binary.Append(raw, binary.LittleEndian, about.Initial)
 }
 
 // externalModel returns the model that a program describes.

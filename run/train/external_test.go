@@ -284,7 +284,10 @@ func TestExternalResume(t *testing.T) {
 		t.Error(err)
 	}
 	r.Close()
-	again, err := Resume(t.Context(), dir, func(c *Config) { c.Workers = 1; c.AnswerSeconds = 30 })
+	if _, err := Resume(t.Context(), dir, func(c *Config) { c.Workers = 1 }); err == nil || !strings.Contains(err.Error(), "that only a file names") {
+		t.Errorf("a program that only the directory names: %v", err)
+	}
+	again, err := Resume(t.Context(), dir, func(c *Config) { c.Workers = 1; c.AnswerSeconds = 30; c.Gradients = config.Gradients })
 	if err != nil {
 		t.Fatal(err)
 	}

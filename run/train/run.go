@@ -288,18 +288,28 @@ func (t *Setup) promised(q account.Query) account.Query {
 	return q
 }
 
-// Create makes the run directory.
+// Create makes the run directory. Its first checkpoint binds it to the data.
 func (r *Run) Create(dir string) error {
 	r.Dir = dir
-	return createDirectory(dir, r.Config)
+	if err := createDirectory(dir, r.Config); err != nil {
+		return err
+	}
+	r.begun = time.Now()
+	return r.checkpoint(false)
 }
 
 // Resume opens a run directory at its last checkpoint. adjust may change only local settings
-// (workers, checkpoint-every).
+// (workers, checkpoint-every). It must name the program of a run that has one: the directory may
+// be a stranger's, and the program that it names is not started.
 func Resume(ctx context.Context, dir string, adjust func(*Config)) (*Run, error) {
+	own := Default()
+	if adjust != nil {
+		adjust(&own)
+	}
 	c := Default()
-	if err := c.ReadConfig(filepath.Join(dir, ConfigFile), nil); err != nil {
-		return nil, inputError("resume %s: %v", dir, err)
+	c.Gradients = own.Gradients
+	if err := c.ReadConfig(filepath.Join(dir, ConfigFile), func(name string) bool { return name == "gradients" && own.Gradients != "" }); err != nil {
+		return nil, fmt.Errorf("%w%w", err, ErrInput)
 	}
 	if adjust != nil {
 		adjust(&c)
@@ -318,7 +328,7 @@ func Resume(ctx context.Context, dir string, adjust func(*Config)) (*Run, error)
 // restore brings a run to its directory's last checkpoint.
 func (r *Run) restore(dir string) error {
 	r.Dir = dir
-	saved, found, err := loadCheckpoint(filepath.Join(dir, CheckpointFile), r.Config)
+	saved, found, err := loadCheckpoint(filepath.Join(dir, CheckpointFile), r.Config, r.Data.digest)
 	if err != nil {
 		return err
 	}
@@ -451,7 +461,7 @@ func (r *Run) evaluate(watch Observer) error {
 
 func (r *Run) checkpoint(complete bool) error {
 	c := checkpoint{state: r.coordinator.State(), held: r.simulation.Held(), seconds: r.seconds(), reports: r.Reports, complete: complete}
-	if err := saveCheckpoint(filepath.Join(r.Dir, CheckpointFile), c, r.Config); err != nil {
+	if err := saveCheckpoint(filepath.Join(r.Dir, CheckpointFile), c, r.Config, r.Data.digest); err != nil {
 		return fmt.Errorf("train: checkpoint: %w", err)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/internal/safetensors"
 	"github.com/riffle-dp/riffle/learn/dataset"
 	"github.com/riffle-dp/riffle/learn/feature"
@@ -39,7 +40,7 @@ func ReadModel(path string) (*Stored, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, ModelFile)
 	}
-	raw, err := os.ReadFile(path)
+	raw, err := durable.ReadFile(path)
 	if err != nil {
 		return nil, inputError("model: %v", err)
 	}

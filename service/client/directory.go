@@ -78,10 +78,10 @@ func (d directory) List(name string) (names []string, err error) {
 	return names, err
 }
 
-func (d directory) Read(name string) ([]byte, error) { return os.ReadFile(d.Path(name)) }
+func (d directory) Read(name string) ([]byte, error) { return durable.ReadFile(d.Path(name)) }
 
 func (d directory) ReadAt(name string, b []byte, from int64) error {
-	file, err := os.Open(d.Path(name))
+	file, err := durable.Open(d.Path(name))
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,9 @@ func (f *Fleet) Planned(g func(begun, by, from, at time.Time)) { f.planned = g }
 // not tell of then, it has held back.
 func (f *Fleet) DirectEvery(d time.Duration) { f.cache.every, f.cache.held = d, 0 }
 
+// Remembered is how many tasks clients look at in some time, after which they forget those that are listed no more.
+func (f *Fleet) Remembered(most int, d time.Duration) { f.most, f.remembered = most, d }
+
 // Coin is flipped for a large list of receipts.
 func (f *Fleet) Coin(coin func() bool) { f.witness.coin = coin }
 

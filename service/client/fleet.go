@@ -39,7 +39,10 @@ type Fleet struct {
 
 	checking    chan struct{} // a slot for the task that is being checked
 	accepted    chan struct{} // a slot for each task that was agreed to and has not ended
-	refusedTime time.Duration // time spent on tasks that were refused; guarded by checking
+	most        int           // see mostTasks; another number in tests only
+	remembered  time.Duration // a day; another time in tests only
+	refusedTime time.Duration // time spent on tasks that were refused since refusedFrom; guarded by checking
+	refusedFrom time.Time
 
 	// Randomness of coins and of reports: rng.Secure, except in tests.
 	coin, noise func(id wire.ID, round int64) rng.Source
@@ -91,7 +94,7 @@ func NewFleet(c JoinConfig, members []Member) (f *Fleet, err error) {
 	checking, accepted := make(chan struct{}, 1), make(chan struct{}, max(mostAccepted, len(c.Tasks)))
 	secure := func(wire.ID, int64) rng.Source { return rng.Secure() }
 	f = &Fleet{config: c, counter: &client.Counter{Accountant: c.Accountant}, coin: secure, noise: secure,
-		compute: make(chan struct{}, c.Workers), flight: make(chan struct{}, c.Connections), checking: checking, accepted: accepted,
+		compute: make(chan struct{}, c.Workers), flight: make(chan struct{}, c.Connections), checking: checking, accepted: accepted, most: mostTasks, remembered: day,
 		count: snapshot{Reports: map[string]int64{}, Declined: map[client.Cause]int64{}, Refusals: map[wire.Reason]int64{}}}
 	f.cache.base, f.cache.every, f.cache.held = c.Cache, directEvery, heldBack
 	f.coordinators = append([]string{c.Coordinator}, c.Coordinators...)
@@ -196,8 +199,9 @@ func (f *Fleet) Run(ctx context.Context) error {
 			wg.Go(func() { fail(f.task(ctx, task, func() {})) })
 		}
 	} else {
-		f.follow(ctx, func(task [32]byte, done func()) {
+		f.follow(ctx, func(task [32]byte, done, gone func()) {
 			wg.Go(func() {
+				defer gone()
 				over := sync.OnceFunc(done)
 				defer over()
 				// A task that the policy refuses is not an error here: others may take part.
@@ -217,20 +221,30 @@ const (
 	// for rounds of 15 seconds.
 	taskListEvery = 5 * time.Second
 	// A process looks at mostTasks of a coordinator's tasks in all, and at tasksAtOnce
-	// at a time: others wait until one has ended or was refused.
+	// at a time: others wait until one has ended or was refused. It forgets a task that is listed
+	// no more, not sooner than a day after it began to look at it: no coordinator makes it fetch
+	// more than mostTasks in a day.
 	mostTasks   = 1024
 	tasksAtOnce = 32
+	day         = 24 * time.Hour
 	// If no tasks are named, a process holds data for mostAccepted tasks at a time: further
 	// tasks that the policy allows wait until one of them has ended.
 	mostAccepted = 8
 )
 
+// considered is a task that a process has looked at.
+type considered struct {
+	begun time.Time
+	gone  atomic.Bool // nothing works for it any more
+}
+
 // follow starts the tasks that the coordinator lists, until ctx ends. run must return
 // at once, and call done when no more rounds of the task are asked for. It must not wait
 // for reports to be sent: follow may ask for the list once done was called, and the time
-// of that request must not reveal who reports.
-func (f *Fleet) follow(ctx context.Context, run func(task [32]byte, done func())) {
-	known := map[[32]byte]bool{}
+// of that request must not reveal who reports. It calls gone when nothing works for the task
+// any more.
+func (f *Fleet) follow(ctx context.Context, run func(task [32]byte, done, gone func())) {
+	known := map[[32]byte]*considered{}
 	slots := make(chan struct{}, tasksAtOnce)
 	full := false
 	retry := newBackoff()
@@ -244,24 +258,36 @@ func (f *Fleet) follow(ctx context.Context, run func(task [32]byte, done func())
 			continue
 		}
 		retry.reset()
+		listed := sync.OnceValue(func() map[[32]byte]bool {
+			all := map[[32]byte]bool{}
+			for _, task := range tasks {
+				all[task] = true
+			}
+			return all
+		})
+		maps.DeleteFunc(known, func(task [32]byte, c *considered) bool {
+			return time.Since(c.begun) >= f.remembered && c.gone.Load() && !listed()[task]
+		})
 		for _, task := range tasks {
-			if known[task] {
+			if known[task] != nil {
 				continue
 			}
-			if len(known) >= mostTasks {
+			if len(known) >= f.most {
 				if !full {
-					f.notify(Notice{What: Declined, Task: task, Err: client.Refuse(client.CausePolicy, "%d tasks were considered", mostTasks).In(task, 0)})
+					f.notify(Notice{What: Declined, Task: task, Err: client.Refuse(client.CausePolicy, "%d tasks were considered", f.most).In(task, 0)})
 				}
 				full = true
 				break
 			}
+			full = false
 			select {
 			case slots <- struct{}{}:
 			case <-ctx.Done():
 				return
 			}
-			known[task] = true
-			run(task, func() { <-slots })
+			c := &considered{begun: time.Now()}
+			known[task] = c
+			run(task, func() { <-slots }, func() { c.gone.Store(true) })
 		}
 		if sleep(ctx, taskListEvery/2+upTo(retry.src, taskListEvery)) != nil {
 			return
@@ -318,7 +344,7 @@ func (f *Fleet) agree(ctx context.Context, id [32]byte) (*client.Terms, error) {
 	}
 }
 
-// A process may spend at most refusedWork times MaxWork in all on checking tasks that it then
+// A process may spend at most refusedWork times MaxWork in a day on checking tasks that it then
 // refuses.
 const refusedWork = 10
 
@@ -336,6 +362,9 @@ func (f *Fleet) consider(ctx context.Context, task wire.Task) (*client.Terms, er
 		return nil, ctx.Err()
 	}
 	defer func() { <-f.checking }()
+	if time.Since(f.refusedFrom) >= f.remembered {
+		f.refusedFrom, f.refusedTime = time.Now(), 0
+	}
 	if most := refusedWork * f.config.Policy.MaxWork; f.refusedTime > most {
 		return nil, client.Refuse(client.CausePolicy, "to refuse tasks has taken more than %v already", most).In(id, 0)
 	}
@@ -381,6 +410,7 @@ func (f *Fleet) closeAll(t *client.Terms) {
 	for _, m := range f.members {
 		m.mu.Lock()
 		delete(m.gradients, t.ID)
+		delete(m.purses, t.ID)
 		m.mu.Unlock()
 		if s, ok := m.source.(closer); ok {
 			s.Close(t.Task)

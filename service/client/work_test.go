@@ -1,13 +1,17 @@
 package client_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"net/http"
+	"path"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -179,6 +183,92 @@ func TestTasksWithoutEnd(t *testing.T) {
 			run(t, tasks, func(c *client.JoinConfig) { c.Policy.MaxWork = time.Hour }, says("max-tasks: 1"),
 				func(f *client.Fleet) { f.Took([32]byte{9}) })
 		})
+	})
+}
+
+// taskList is a coordinator that lists tasks, and counts those that were fetched.
+type taskList struct {
+	sign    func(wire.Task) []byte
+	tasks   map[string]wire.Task // by their digest
+	mu      sync.Mutex
+	listed  []string
+	fetched int
+}
+
+func (l *taskList) Close() {}
+
+func (l *taskList) Do(_ context.Context, r client.Request) (*client.Response, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	answer := func(status int, body []byte) (*client.Response, error) {
+		return &client.Response{Status: status, Header: func(string) string { return "" }, Body: io.NopCloser(bytes.NewReader(body))}, nil
+	}
+	if strings.HasSuffix(r.URL, "/v1/tasks") {
+		return answer(http.StatusOK, []byte(strings.Join(l.listed, "\n")))
+	}
+	l.fetched++
+	return answer(http.StatusOK, l.sign(l.tasks[path.Base(r.URL)]))
+}
+
+// A client that runs for months looks at each new task: it forgets those that are listed no more. Before, it looked at
+// 1024 in its life. A coordinator that lists others all the time still has it look at no more in a day.
+func TestTasksThatLeftTheListAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, shuffleTask())
+		list := &taskList{tasks: map[string]wire.Task{}, sign: func(task wire.Task) []byte { return wire.Sign(w.coordinator, wire.LabelTask, wire.Encode(task)) }}
+		small := func(name string) string { // refused: too small a crowd
+			task := shuffleTask()
+			task.Name, task.MinReports = name, 1
+			id := fmt.Sprintf("%x", wire.Digest(task))
+			list.tasks[id] = task
+			return id
+		}
+		c := w.config()
+		c.Tasks, c.Roots, c.Dial, c.Transport = nil, nil, nil, list
+		f, err := client.NewFleet(c, w.members)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Remembered(24, 10*time.Minute) // of 1024 and a day
+		// lists changes what is listed, and returns how many tasks were fetched after a while.
+		lists := func(wait time.Duration, tasks ...string) int {
+			list.mu.Lock()
+			list.listed = tasks
+			list.mu.Unlock()
+			time.Sleep(wait)
+			synctest.Wait()
+			list.mu.Lock()
+			defer list.mu.Unlock()
+			return list.fetched
+		}
+		late, later := small("late"), small("later")
+		var many []string
+		for i := range 24 {
+			many = append(many, small(fmt.Sprint(i)))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- f.Run(ctx) }()
+		for i, c := range []struct {
+			wait  time.Duration
+			tasks []string
+			want  int
+		}{
+			{time.Minute, many[:20], 20},
+			{time.Minute, many[20:], 24},
+			{time.Minute, []string{many[0], late}, 24}, // too soon
+			{10 * time.Minute, []string{many[0], late}, 25},
+			{time.Minute, []string{many[0], many[1], later}, 27}, // many[1] was forgotten
+			{time.Minute, []string{many[0]}, 27},
+		} {
+			if got := lists(c.wait, c.tasks...); got != c.want {
+				t.Errorf("step %d: %d tasks were looked at, want %d", i, got, c.want)
+			}
+		}
+		cancel()
+		if err := errors.Join(<-done, f.Close()); err != nil {
+			t.Fatal(err)
+		}
 	})
 }
 

@@ -208,7 +208,7 @@ type Coordinator struct {
 	Data string `yaml:"data"`
 	// Evaluate is a program that evaluates the models of tasks with model external, beside their
 	// rounds: a command, or unix: and the path of a socket. Answer is the longest that it may take
-	// for an answer. Default: none, and two minutes.
+	// for an answer. A configuration with a program may be written by its owner alone. Default: none, and two minutes.
 	Evaluate string        `yaml:"evaluate,omitempty"`
 	Answer   time.Duration `yaml:"answer,omitempty"`
 	// Record is a directory in which every opened report is stored, for audits and
@@ -338,7 +338,8 @@ type Client struct {
 	// reports as if the row were empty.
 	Rows string `yaml:"rows,omitempty"`
 	// Gradients is a program that computes the clients' gradients, in place of Data: a command,
-	// or unix: and the path of a socket. Credential i is client First+i to it.
+	// or unix: and the path of a socket. Credential i is client First+i to it. A configuration with
+	// a program may be written by its owner alone.
 	Gradients string `yaml:"gradients,omitempty"`
 	// Answer is the time that the program has for its answers in a round. Reports leave after
 	// it, whenever the program answers. 0: a quarter of the time to the deadline, at most two

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -258,5 +259,21 @@ func TestPathsAreRelativeToTheFile(t *testing.T) {
 	var plain yaml.Node
 	if err := yaml.Unmarshal([]byte(example(t, "all")), &plain); err != nil {
 		t.Error(err)
+	}
+}
+
+// A configuration that names a program may be written by its owner alone: whoever can write it has the program run.
+func TestOnlyOwnersNamePrograms(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "client.yaml")
+	for mode, refused := range map[os.FileMode]bool{0o600: false, 0o644: false, 0o664: true, 0o646: true} {
+		for text, names := range map[string]bool{"gradients: python3 grad.py\n": true, "data: mnist\n": false} {
+			if err := errors.Join(os.WriteFile(path, []byte("credentials: c\ndir: d\n"+text), 0o600), os.Chmod(path, mode)); err != nil {
+				t.Fatal(err)
+			}
+			_, err := Load[Client](path)
+			if said := err != nil && strings.Contains(err.Error(), "only its owner may write it"); said != (refused && names) && runtime.GOOS != "windows" {
+				t.Errorf("mode %#o, %q: %v", mode, text, err)
+			}
+		}
 	}
 }

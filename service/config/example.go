@@ -2,11 +2,12 @@ package config
 
 import (
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/riffle-dp/riffle/internal/durable"
 )
 
 // Values of the examples that have to be replaced.
@@ -24,7 +25,7 @@ const exampleSealing = "sealing-0000000000000000.key"
 // Placeholders lists the values of a configuration that are still those of the example, one a
 // line. It returns none if the file cannot be read; loading the file reports the reason.
 func Placeholders(path string) (found []string) {
-	b, err := os.ReadFile(path)
+	b, err := durable.ReadFile(path)
 	if err != nil {
 		return nil
 	}

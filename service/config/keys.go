@@ -226,7 +226,7 @@ func readSecret(path string) ([]byte, error) {
 	if err := endpoint.CheckSecret(path); err != nil {
 		return nil, err
 	}
-	b, err := os.ReadFile(path)
+	b, err := durable.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
@@ -317,7 +317,7 @@ func LoadKeyring(paths []string) (*envelope.Keyring, error) {
 // LoadRoster reads clients' public keys, a line each, and returns them one after the other, 32 bytes
 // each. Of millions of clients it holds little else.
 func LoadRoster(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := durable.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}

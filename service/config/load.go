@@ -12,11 +12,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/endpoint"
 )
@@ -39,7 +41,7 @@ func Load[C any, P interface {
 
 // decode decodes a file into v, which has the defaults.
 func decode(path string, v any) error {
-	b, err := os.ReadFile(path)
+	b, err := durable.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return Errorf("%s: no such file", path)
 	}
@@ -53,6 +55,19 @@ func decode(path string, v any) error {
 	}
 	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return Errorf("%s: more than one document", path)
+	}
+	return nil
+}
+
+// ownersAlone refuses a configuration that names a program if others may write it, where the
+// system's file modes show that.
+func ownersAlone(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return Errorf("%w", err)
+	}
+	if mode := info.Mode().Perm(); mode&0o022 != 0 && runtime.GOOS != "windows" {
+		return Errorf("%s has mode %#o and names a program: only its owner may write it (chmod 644)", path, mode)
 	}
 	return nil
 }

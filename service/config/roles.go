@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/internal/loopback"
 	"github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/service/endpoint"
@@ -204,6 +205,11 @@ func (c *Coordinator) finish(path string) error {
 	if err := c.workers(path); err != nil {
 		return err
 	}
+	if c.Evaluate != "" {
+		if err := ownersAlone(path); err != nil {
+			return err
+		}
+	}
 	if _, _, err := net.SplitHostPort(c.Dashboard); c.Dashboard != NoAddress && err != nil {
 		return Errorf("%s: dashboard: %q is not an address: %w", path, c.Dashboard, err)
 	} else if c.Dashboard != NoAddress && c.DashboardToken == "" && !loopback.Address(c.Dashboard) {
@@ -345,6 +351,11 @@ func (c *Client) finish(path string) (err error) {
 	case c.First < 0:
 		return Errorf("%s: first = %d must not be negative", path, c.First)
 	}
+	if c.Gradients != "" {
+		if err := ownersAlone(path); err != nil {
+			return err
+		}
+	}
 	if c.ID, err = parsePopulation(c.Population); err != nil {
 		return Errorf("%s: population: %w", path, err)
 	}
@@ -420,7 +431,7 @@ func (c Coordinator) LoadToken() (string, error) {
 	if err := endpoint.CheckSecret(c.DashboardToken); err != nil {
 		return "", Errorf("dashboard-token: %w", err)
 	}
-	b, err := os.ReadFile(c.DashboardToken)
+	b, err := durable.ReadFile(c.DashboardToken)
 	if err != nil {
 		return "", Errorf("dashboard-token: %w", err)
 	}

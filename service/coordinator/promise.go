@@ -47,7 +47,7 @@ type promises struct {
 
 // Load reads the promises.
 func (f PromiseFile) Load() (map[hash]promise, error) {
-	b, err := os.ReadFile(string(f))
+	b, err := durable.ReadFile(string(f))
 	if errors.Is(err, os.ErrNotExist) {
 		return map[hash]promise{}, nil
 	}

@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/riffle-dp/riffle/internal/durable"
 )
 
 // ClientConfig configures an HTTPS client. Without Pins and Roots the system's roots are
@@ -66,7 +68,12 @@ func LoadCertificate(certFile, keyFile string) (tls.Certificate, Pin, error) {
 	if err := CheckSecret(keyFile); err != nil {
 		return tls.Certificate{}, Pin{}, err
 	}
-	c, err := tls.LoadX509KeyPair(certFile, keyFile)
+	var c tls.Certificate
+	cert, err := durable.ReadFile(certFile)
+	key, errKey := durable.ReadFile(keyFile)
+	if err = errors.Join(err, errKey); err == nil {
+		c, err = tls.X509KeyPair(cert, key)
+	}
 	if err != nil {
 		return tls.Certificate{}, Pin{}, fmt.Errorf("endpoint: %s: %v", certFile, err)
 	}

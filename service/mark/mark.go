@@ -88,7 +88,7 @@ type File string
 
 // Load reads the mark. A missing file is an ErrNone.
 func (f File) Load() (Mark, error) {
-	data, err := os.ReadFile(string(f))
+	data, err := durable.ReadFile(string(f))
 	if errors.Is(err, os.ErrNotExist) {
 		return Mark{}, fmt.Errorf("%w: %s", ErrNone, f)
 	}

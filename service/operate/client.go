@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/run/measure"
 	"github.com/riffle-dp/riffle/run/train"
 	"github.com/riffle-dp/riffle/service/client"
@@ -145,7 +146,7 @@ func joinConfig(c config.Client, log *slog.Logger) (client.JoinConfig, []client.
 
 // loadRoots reads certificates in PEM.
 func loadRoots(file string) (*x509.CertPool, error) {
-	b, err := os.ReadFile(file)
+	b, err := durable.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("operate: %w", err)
 	}

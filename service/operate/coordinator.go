@@ -408,7 +408,7 @@ func (r *coordinatorProcess) populationMetrics() []endpoint.Metric {
 	}
 	return []endpoint.Metric{
 		gauge("riffle_population_epsilon", "Bound on what all tasks were charged, at the population's delta.", spent.Eps,
-			"method", cmp.Or(spent.Method, dp.NoMethod)),
+			"method", spent.Method),
 		gauge("riffle_population_budget", "The epsilon that it may come to.", r.config.Budget.Epsilon),
 	}
 }

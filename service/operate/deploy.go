@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math/big"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -250,7 +249,7 @@ func (l Loopback) enrol(population string, to toClients) error {
 		servers = append(servers, RoleRelay)
 	}
 	for _, role := range servers {
-		b, err := os.ReadFile(filepath.Join(l.Dir, role, "keys", config.CertificateFile))
+		b, err := durable.ReadFile(filepath.Join(l.Dir, role, "keys", config.CertificateFile))
 		if err != nil {
 			return fmt.Errorf("operate: %w", err)
 		}
@@ -261,7 +260,7 @@ func (l Loopback) enrol(population string, to toClients) error {
 		if _, err := config.GenerateCredentials(dir, g.n); err != nil {
 			return err
 		}
-		b, err := os.ReadFile(filepath.Join(dir, config.RosterFile))
+		b, err := durable.ReadFile(filepath.Join(dir, config.RosterFile))
 		if err != nil {
 			return fmt.Errorf("operate: %w", err)
 		}
@@ -313,7 +312,7 @@ func (l Loopback) EnrolAll(ctx context.Context) error {
 // SetTasks has the client processes take part in these tasks only, and end with them.
 func (l Loopback) SetTasks(ids ...string) error {
 	for _, g := range l.groups() {
-		b, err := os.ReadFile(l.Config(g.name))
+		b, err := durable.ReadFile(l.Config(g.name))
 		if err != nil {
 			return fmt.Errorf("operate: %w", err)
 		}

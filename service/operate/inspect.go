@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/batch"
 	"github.com/riffle-dp/riffle/service/client"
@@ -109,7 +110,7 @@ func Inspect(ctx context.Context, role, path, program string) ([]finding, error)
 	for _, line := range left {
 		n.wrong("example", errors.New(line))
 	}
-	if b, err := os.ReadFile(path); err == nil && strings.Contains(string(b), config.ExamplePopulation) {
+	if b, err := durable.ReadFile(path); err == nil && strings.Contains(string(b), config.ExamplePopulation) {
 		n.wrong("example", fmt.Errorf("%s: population: %s is the example's: the shuffler's operator draws one (openssl rand -hex 16)", path, config.ExamplePopulation))
 	}
 	switch role {
@@ -192,7 +193,7 @@ func (n *inspection) shuffler(ctx context.Context, path string, call bool) {
 		}
 		n.wrong("roster", err)
 	case c.Registrar.URL == "":
-		b, err := os.ReadFile(c.Roster)
+		b, err := durable.ReadFile(c.Roster)
 		if err == nil {
 			_, _, _, err = wire.DecodeMembers(c.Registrar.Signer, c.ID, b)
 		}

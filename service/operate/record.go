@@ -110,7 +110,7 @@ func (r *recorder) discard(round int64) error {
 // readReports calls f with each report of a round, and returns their number. announcement is zero
 // unless reports are seeds.
 func readReports(path string, m randomizer.Mechanism, f func(*randomizer.Report)) (announcement [32]byte, n int64, err error) {
-	file, err := os.Open(path)
+	file, err := durable.Open(path)
 	if err != nil {
 		return announcement, 0, err
 	}
@@ -139,7 +139,7 @@ func readReports(path string, m randomizer.Mechanism, f func(*randomizer.Report)
 }
 
 func readSum(path string) (counts []int64, clients int64, err error) {
-	b, err := os.ReadFile(path)
+	b, err := durable.ReadFile(path)
 	if err != nil {
 		return nil, 0, err
 	}

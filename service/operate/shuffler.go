@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/protocol/envelope"
 	pure "github.com/riffle-dp/riffle/protocol/shuffler"
 	"github.com/riffle-dp/riffle/protocol/wire"
@@ -144,7 +145,7 @@ func rosterFile(path string) func(context.Context, [32]byte) ([]byte, error) {
 		if have != ([32]byte{}) && info.ModTime().Equal(read) {
 			return nil, nil
 		}
-		b, err := os.ReadFile(path)
+		b, err := durable.ReadFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("registrar: %w", err)
 		}

@@ -39,7 +39,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -332,6 +331,16 @@ func connect(ctx context.Context, c Config) (_ *Store, err error) {
 }
 
 func urlOptions(c Config) (opts []nats.Option, err error) {
+	for _, path := range []string{c.Credentials, c.TLSCA, c.TLSCert, c.TLSKey} {
+		if path == "" {
+			continue
+		}
+		f, err := durable.Open(path) // the client of NATS would wait at a pipe
+		if err != nil {
+			return nil, fmt.Errorf("store: %w", err)
+		}
+		f.Close()
+	}
 	if c.Credentials != "" {
 		opts = append(opts, nats.UserCredentials(c.Credentials))
 	}
@@ -360,7 +369,7 @@ func urlOptions(c Config) (opts []nats.Option, err error) {
 
 // secretFile reads a file of one line.
 func secretFile(path string) (string, error) {
-	b, err := os.ReadFile(path)
+	b, err := durable.ReadFile(path)
 	if err != nil {
 		return "", fmt.Errorf("store: %w", err)
 	}

@@ -1,0 +1,6 @@
+//go:build !unix
+
+package durable
+
+// unblocked is nothing here: these systems have no pipes among their files.
+const unblocked = 0
