@@ -166,7 +166,7 @@ def test_numbers_are_floats():
     nothing = riffle.epsilon("check-in", eps0=2, n=1000, gamma=1e-9, rounds=10, delta=1e-5)
     assert type(float(nothing)) is float and float(nothing) == 0 and type(nothing.upper.eps) is float
     whole = riffle.epsilon("all", eps0=1, n=1, delta=1e-5, bounds="best")
-    assert float(whole) == 1 and type(whole.upper.eps) is float
+    assert float(whole) <= 1 and type(whole.upper.eps) is float
     for bound in nothing:
         assert bound.eps is None or type(bound.eps) is float
 
