@@ -17,8 +17,9 @@ import (
 // It ignores the rest of Noise, and Grid and Norm. If the aggregators add the noise it solves for
 // "sigma".
 //
-// The search is a bisection that always keeps a value known to meet the target. So it is safe
-// even if the bound is not monotone; it may then miss a larger value.
+// ε rises with eps0 and rounds, and falls with sigma, so a bisection finds the value. In k and gamma it may
+// rise, fall and rise again: few reports are rare, many hide each other. These are scanned from above, and
+// each dip is searched; see search. The answer is in any case a value that was seen to meet the target.
 func Plan(ctx context.Context, target float64, q Query, solve string) (Query, Reply, error) {
 	if !(target > 0) || math.IsInf(target, 1) {
 		return q, Reply{}, fmt.Errorf("account: target epsilon = %v must be above 0 and finite", target)
@@ -45,42 +46,29 @@ func Plan(ctx context.Context, target float64, q Query, solve string) (Query, Re
 			k.high = func(q Query) float64 { return math.Max(1, float64(q.Population/q.Reports)) }
 		}
 	}
-	lo, hi := k.low, k.high(q)
 	var last Reply
-	meets := func(u float64) (bool, error) {
+	find := search{knob: k, target: target, cost: func(u float64) (float64, error) {
 		trial := q
 		k.set(&trial, u)
 		r, err := Answer(ctx, trial, "best")
-		if err != nil {
-			return false, err
+		switch {
+		case err != nil:
+			return 0, err
+		case r.Upper == nil:
+			return math.Inf(1), nil
+		case r.Upper.Eps <= target:
+			last = r
 		}
-		if r.Upper == nil || !(r.Upper.Eps <= target) {
-			return false, nil
-		}
-		last = r
-		return true, nil
-	}
-	good, err := meets(lo)
-	if err != nil {
+		return r.Upper.Eps, nil
+	}}
+	_, found, err := find.largest(k.low, k.high(q))
+	switch {
+	case err != nil:
 		return q, Reply{}, err
-	}
-	if !good {
-		return q, Reply{}, fmt.Errorf("account: no %s meets epsilon = %v: even %s does not: %w", solve, target, k.show(lo), dp.ErrNoBound)
-	}
-	if good, err = meets(hi); err != nil {
-		return q, Reply{}, err
-	} else if good {
-		lo = hi
-	}
-	for !k.close(lo, hi) {
-		mid := k.middle(lo, hi)
-		if good, err = meets(mid); err != nil {
-			return q, Reply{}, err
-		} else if good {
-			lo = mid
-		} else {
-			hi = mid
-		}
+	case !found && find.least < math.Inf(1):
+		return q, Reply{}, fmt.Errorf("account: no %s meets epsilon = %v: the best is %s with epsilon = %.4g: %w", solve, target, k.show(find.at), find.least, dp.ErrNoBound)
+	case !found:
+		return q, Reply{}, fmt.Errorf("account: no %s meets epsilon = %v: even %s does not: %w", solve, target, k.show(k.low), dp.ErrNoBound)
 	}
 	return last.Query, last, nil
 }
@@ -106,58 +94,4 @@ func designSum(ctx context.Context, target float64, q Query, solve string) (Quer
 		return q, Reply{}, fmt.Errorf("the design does not meet epsilon = %v", target)
 	}
 	return q, r, nil
-}
-
-// knob is a value that Plan can turn. Larger values cost more.
-type knob struct {
-	low  float64
-	high func(Query) float64
-	set  func(*Query, float64)
-	// middle returns a value between two. close says whether two values are so close that the
-	// search ends: neighbours for whole numbers, equal to four digits for others.
-	middle func(lo, hi float64) float64
-	close  func(lo, hi float64) bool
-	name   string
-	// shown returns the displayed value for u; nil: u itself.
-	shown func(u float64) float64
-}
-
-func (k knob) show(u float64) string {
-	if k.shown != nil {
-		u = k.shown(u)
-	}
-	return fmt.Sprintf("%s = %g", k.name, u)
-}
-
-func knobs() map[string]knob {
-	whole := func(name string, high func(Query) float64, set func(*Query, int64)) knob {
-		return knob{low: 1, high: high, name: name,
-			set:    func(q *Query, u float64) { set(q, int64(u)) },
-			middle: func(lo, hi float64) float64 { return math.Floor(math.Sqrt(lo) * math.Sqrt(hi)) },
-			close:  func(lo, hi float64) bool { return hi-lo <= 1 || math.Floor(math.Sqrt(lo)*math.Sqrt(hi)) <= lo }}
-	}
-	real := func(name string, low float64, high func(Query) float64, set func(*Query, float64)) knob {
-		return knob{low: low, high: high, name: name, set: set,
-			middle: func(lo, hi float64) float64 { return math.Sqrt(lo) * math.Sqrt(hi) },
-			close:  func(lo, hi float64) bool { return hi-lo <= 1e-4*lo }}
-	}
-	// Less noise costs more, so the knob is the inverse of the noise.
-	noise := real("sigma", 1/dp.MaxSigma, func(Query) float64 { return 1e3 }, func(q *Query, u float64) { q.Sigma = 1 / u })
-	noise.shown = func(u float64) float64 { return 1 / u }
-	return map[string]knob{
-		"sigma":  noise,
-		"eps0":   real("eps0", 1e-3, mostEps0, func(q *Query, u float64) { q.Eps0 = u }),
-		"gamma":  real("gamma", 1e-9, func(Query) float64 { return 1 }, func(q *Query, u float64) { q.Gamma = u }),
-		"k":      whole("k", func(q Query) float64 { return float64(q.Population) }, func(q *Query, u int64) { q.Reports = u }),
-		"rounds": whole("rounds", func(Query) float64 { return 1e9 }, func(q *Query, u int64) { q.Rounds = u }),
-	}
-}
-
-// mostEps0 returns the largest ε₀ that a query can have: a ≤ 1/(e^ε₀+1) for a known total
-// variation.
-func mostEps0(q Query) float64 {
-	if q.TV > 0 && q.TV < .5 {
-		return math.Min(dp.MaxEps0, math.Log(1/q.TV-1))
-	}
-	return dp.MaxEps0
 }

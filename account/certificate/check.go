@@ -25,8 +25,16 @@ type Verdict struct {
 }
 
 // Verify proves the document's claim or returns an error. The error wraps ErrRejected if the
-// proof fails, and ErrMalformed if the document is meaningless.
-func (d Document) Verify(ctx context.Context) (Verdict, error) {
+// proof fails or asks for too many steps, and ErrMalformed if the document is meaningless.
+func (d Document) Verify(ctx context.Context) (Verdict, error) { return d.VerifyShowing(ctx, nil) }
+
+// VerifyShowing is Verify that calls show with what is done of a part of its work, from any goroutine, one call at
+// a time.
+func (d Document) VerifyShowing(ctx context.Context, show func(part string, done, of int64)) (Verdict, error) {
+	return d.verify(begin(ctx, show))
+}
+
+func (d Document) verify(ctx *work) (Verdict, error) {
 	if err := d.validate(); err != nil {
 		return Verdict{}, err
 	}
@@ -129,7 +137,7 @@ func ratios(step *big.Float, low, count int) []*big.Float {
 
 // verifyRound checks that the listed pair dominates one round. For ε < 0 both have D(ε) = 1 − e^ε
 // + e^ε·D(−ε), by symmetry.
-func (d Document) verifyRound(ctx context.Context, p pair) (room float64, err error) {
+func (d Document) verifyRound(ctx *work, p pair) (room float64, err error) {
 	exact, err := d.curve(ctx, p.ratio)
 	if err != nil {
 		return 0, err
@@ -164,7 +172,7 @@ func (r Round) dominates(p pair, exact []*big.Float) (room float64, err error) {
 }
 
 // verifyComposition composes the listed pair and checks δ at the claimed ε.
-func (d Document) verifyComposition(ctx context.Context, p pair) (float64, error) {
+func (d Document) verifyComposition(ctx *work, p pair) (float64, error) {
 	times, delta := d.Round.Times, real(d.Claim.Delta)
 	// Rounding adds one unit per cell and product, at most 2^18·times units in all: a share
 	// of 2^-46 of δ.

@@ -46,7 +46,7 @@ func TestBinomial(t *testing.T) {
 				tiny = two(-100)
 			}
 			got := map[int64]*big.Float{}
-			law, err := binomial(t.Context(), n, chance, tiny, func(x int64) int64 { return x / 3 })
+			law, err := binomial(begin(t.Context(), nil), n, chance, tiny, func(x int64) int64 { return x / 3 })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -80,7 +80,7 @@ func TestCoinBounds(t *testing.T) {
 			for a := (n+1)/2 + 1; a <= n+1; a += 1 + n/37 {
 				thresholds = append(thresholds, a)
 			}
-			point, tail, err := coin(t.Context(), n, thresholds, tiny)
+			point, tail, err := coin(begin(t.Context(), nil), n, thresholds, tiny)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -161,11 +161,11 @@ func TestCurveAgainstEveryOutcome(t *testing.T) {
 			for i := range 25 {
 				g = append(g, exp(real(q.Eps0*float64(i)/20)))
 			}
-			exact, err := d.curve(context.Background(), g)
+			exact, err := d.curve(begin(context.Background(), nil), g)
 			if err != nil {
 				t.Fatal(err)
 			}
-			blocked, err := coarse.curve(context.Background(), g)
+			blocked, err := coarse.curve(begin(context.Background(), nil), g)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -275,7 +275,7 @@ func TestPowerAgainstRandomizedResponse(t *testing.T) {
 		c := &composer{bits: 192, step: real(eps0), times: times, top: two(-80)}
 		p := quo(exp(real(eps0)), add(exp(real(eps0)), real(1)))
 		base := law{low: -1, mass: []*big.Int{c.fixed(sub(real(1), p)), new(big.Int), c.fixed(p)}, lost: new(big.Int), rounds: 1}
-		out, err := c.power(context.Background(), base)
+		out, err := c.power(begin(context.Background(), nil), base)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -304,7 +304,7 @@ func TestPowerCoarsens(t *testing.T) {
 	for range cells {
 		base.mass = append(base.mass, fine.fixed(real(1./cells)))
 	}
-	out, err := fine.power(context.Background(), base)
+	out, err := fine.power(begin(context.Background(), nil), base)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,8 @@
 package certificate
 
 import (
-	"context"
 	"maps"
+	"math"
 	"math/big"
 	"slices"
 
@@ -45,14 +45,16 @@ func (r reporters) fixed() bool { return r.colluders == 0 && r.chance.Cmp(real(1
 
 // number returns the law of the number of honest reports, as binomial does; with colluders, of
 // the honest clients who are drawn.
-func (r reporters) number(ctx context.Context, tiny *big.Float, block func(k int64) int64) ([]share, error) {
+func (r reporters) number(ctx *work, tiny *big.Float, block func(k int64) int64) ([]share, error) {
 	if r.colluders == 0 {
 		return binomial(ctx, r.asked, r.chance, tiny, block)
 	}
 	// h of drawn are honest. The next h has (n−h)(drawn−h)/((h+1)(colluders−drawn+h+1) of its probability.
 	least := max(0, r.drawn-r.colluders)
 	mode, _ := quo(mul(whole(r.drawn+1), whole(r.n+1)), whole(r.n+r.colluders+2)).Int64()
-	return unimodal(ctx, least, r.asked, min(max(mode, least), r.asked), tiny, block, func(h int64) *big.Float {
+	share, rest := float64(r.n)/float64(r.n+r.colluders), float64(r.n+r.colluders-r.drawn)/float64(r.n+r.colluders)
+	deviation := math.Sqrt(float64(r.drawn) * share * (1 - share) * rest)
+	return unimodal(ctx, least, r.asked, min(max(mode, least), r.asked), deviation, tiny, block, func(h int64) *big.Float {
 		return quo(mul(whole(r.n-h), whole(r.drawn-h)), mul(whole(h+1), whole(r.colluders-r.drawn+h+1)))
 	})
 }
@@ -65,27 +67,33 @@ type share struct {
 
 // binomial returns an upper bound on the probability of each block of values of Bin(n, p), in
 // pieces; at most 2·tiny of the mass is left out.
-func binomial(ctx context.Context, n int64, p, tiny *big.Float, block func(x int64) int64) ([]share, error) {
+func binomial(ctx *work, n int64, p, tiny *big.Float, block func(x int64) int64) ([]share, error) {
 	if p.Cmp(real(1)) >= 0 {
 		return []share{{block(n), real(1)}}, nil
 	}
 	odds := quo(p, sub(real(1), p))
 	mode, _ := mul(whole(n+1), p).Int64()
-	return unimodal(ctx, 0, n, min(mode, n), tiny, block, func(x int64) *big.Float { return quo(mul(odds, whole(n-x)), whole(x+1)) })
+	chance, _ := p.Float64()
+	return unimodal(ctx, 0, n, min(mode, n), math.Sqrt(float64(n)*chance*(1-chance)), tiny, block, func(x int64) *big.Float { return quo(mul(odds, whole(n-x)), whole(x+1)) })
 }
 
-// unimodal is binomial for a law on least … most with the given mode, of which ratio(x) is the
+// unimodal is binomial for a law on least … most with the given mode and standard deviation, of which ratio(x) is the
 // probability of x+1 over that of x. Weights run from the mode, which has weight 1, to both
 // sides, so that their sum normalises them. They are log-concave: after a weight w with ratio ρ
 // to the next, all further weights add up to at most wρ/(1−ρ).
-func unimodal(ctx context.Context, least, most, mode int64, tiny *big.Float, block func(x int64) int64, ratio func(x int64) *big.Float) ([]share, error) {
+func unimodal(ctx *work, least, most, mode int64, deviation float64, tiny *big.Float, block func(x int64) int64, ratio func(x int64) *big.Float) ([]share, error) {
+	count, end, err := ctx.weights(deviation, mode-least, most-mode, tiny)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	var out []share
 	sum := new(big.Float).SetPrec(precision)
 	bits := tiny.MantExp(nil)
 	for _, up := range []bool{true, false} {
 		x, w := mode, real(1)
 		for first := true; ; first = false {
-			if err := now(ctx, x); err != nil {
+			if err := count(); err != nil {
 				return nil, err
 			}
 			if len(out) > maxPieces {
@@ -122,14 +130,6 @@ func unimodal(ctx context.Context, least, most, mode int64, tiny *big.Float, blo
 	return out, nil
 }
 
-// now returns ctx's error, for a loop over x: it looks only now and then.
-func now(ctx context.Context, x int64) error {
-	if x&0xfff == 0 {
-		return ctx.Err()
-	}
-	return nil
-}
-
 // maxPieces bounds what a document can make the checker hold at once: the pieces of a law, and
 // the pairs of a block of reports and a grid loss. Writers need some hundred thousand.
 const maxPieces = 1 << 21
@@ -140,13 +140,18 @@ func tooFine() error {
 
 // coin returns, for rising thresholds a > n/2, an upper bound on Pr[B = a−1] and
 // a lower bound on Pr[B ≥ a] for B ~ Bin(n, ½), each within tiny.
-func coin(ctx context.Context, n int64, thresholds []int64, tiny *big.Float) (point, tail []*big.Float, err error) {
+func coin(ctx *work, n int64, thresholds []int64, tiny *big.Float) (point, tail []*big.Float, err error) {
 	x := (n + 1) / 2
+	count, end, err := ctx.weights(math.Sqrt(float64(n))/2, 0, n-x, tiny)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer end()
 	w, upto := real(1), real(1) // weight of x, and of everything from the middle to x
 	bits := tiny.MantExp(nil)
 	ratio := new(big.Float).SetPrec(precision)
 	for {
-		if err := now(ctx, x); err != nil {
+		if err := count(); err != nil {
 			return nil, nil, err
 		}
 		for len(point) < len(thresholds) && thresholds[len(point)] <= x+1 {
@@ -188,7 +193,7 @@ func coin(ctx context.Context, n int64, thresholds []int64, tiny *big.Float) (po
 //	D_G = (E − G)/(E+1)·Pr[B = a−1] − (G − 1)·Pr[B ≥ a],
 //
 // and k of n sampled reports give γ·D_G at G = 1 + (g−1)/γ, γ = k/n.
-func (d Document) curve(ctx context.Context, g []*big.Float) ([]*big.Float, error) {
+func (d Document) curve(ctx *work, g []*big.Float) ([]*big.Float, error) {
 	if rays, err := d.rays(); rays != nil || err != nil {
 		return d.curveOf(ctx, g, rays, err)
 	}
@@ -203,13 +208,15 @@ func (d Document) curve(ctx context.Context, g []*big.Float) ([]*big.Float, erro
 		return nil, err
 	}
 	product := new(big.Float).SetPrec(precision)
+	defer ctx.begins("one round", int64(len(sizes)))()
 	for _, m := range slices.Sorted(maps.Keys(sizes)) {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
+		ctx.advance(1)
 		var thresholds []int64
 		size := whole(m)
 		for _, u := range sizes[m] {
+			if err := ctx.step(int64(1 + len(u.of.part))); err != nil {
+				return nil, err
+			}
 			for _, p := range u.of.part {
 				a, _ := product.Mul(p, size).Int64()
 				thresholds = append(thresholds, max(a, m/2)+1)
@@ -268,7 +275,7 @@ type group struct {
 
 // groups lists the blocks of k, for so many losses, of which at most 2·tiny is left out. In a block the smallest k
 // gives the fewest reports that hide each other, and the largest k the largest inclusion.
-func (d Document) groups(ctx context.Context, points int, tiny *big.Float) (out []group, err error) {
+func (d Document) groups(ctx *work, points int, tiny *big.Float) (out []group, err error) {
 	who, starts := d.Query.reporters(), d.Round.Reports
 	numbers, err := d.numbers(ctx, tiny)
 	if err != nil {
@@ -306,7 +313,7 @@ type blocksOf struct {
 // numbers returns the law of the number of honest reports by blocks, of which at most 2·tiny is
 // left out. Where colluders are drawn and others drop out it is by blocks of those drawn: of h to h′
 // honest clients as many arrive as of h, and up to h′ − h more.
-func (d Document) numbers(ctx context.Context, tiny *big.Float) (out []blocksOf, err error) {
+func (d Document) numbers(ctx *work, tiny *big.Float) (out []blocksOf, err error) {
 	who := d.Query.reporters()
 	starts := d.Round.Reports
 	block := func(k int64) int64 {
@@ -361,7 +368,7 @@ func (d Document) numbers(ctx context.Context, tiny *big.Float) (out []blocksOf,
 
 // blocks lists the blocks of k and, for each m, the blocks that use it. It skips combinations
 // of negligible weight and adds up their weights.
-func (d Document) blocks(ctx context.Context, g []*big.Float, rate, tiny *big.Float) (blocks []*reports, sizes map[int64][]use, skipped *big.Float, err error) {
+func (d Document) blocks(ctx *work, g []*big.Float, rate, tiny *big.Float) (blocks []*reports, sizes map[int64][]use, skipped *big.Float, err error) {
 	one, bigE := real(1), exp(real(d.Query.Eps0))
 	sizes, skipped = map[int64][]use{}, real(0)
 	little := mul(tiny, two(-20))
@@ -371,7 +378,7 @@ func (d Document) blocks(ctx context.Context, g []*big.Float, rate, tiny *big.Fl
 	}
 	uses := 0
 	for _, k := range groups {
-		if err := ctx.Err(); err != nil {
+		if err := ctx.step(int64(3 * len(g))); err != nil {
 			return nil, nil, nil, err
 		}
 		b := &reports{weight: k.weight, gamma: k.gamma}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,16 +52,17 @@ func TestHostileDocuments(t *testing.T) {
 		refuse bool // without being told to stop
 		long   bool // takes long before it is refused
 	}{
-		{"every number of clones of 2^52 reports", hostile(BlanketPLD, 4, everybody), true, true},
-		{"a law of 2^52 reports", hostile(BlanketPLD, 4, func(q *Query, r *Round) { everybody(q, r); r.Clones = 1 << 40 }), false, false},
-		{"a law of 2^52 check-ins", hostile(TVPLD, 4, tv(func(q *Query, r *Round) { q.N, r.Infinite = 1<<52, 0x1p-170 })), false, false},
+		{"every number of clones of 2^52 reports", hostile(BlanketPLD, 4, everybody), true, false},
+		{"a law of 2^52 reports", hostile(BlanketPLD, 4, func(q *Query, r *Round) { everybody(q, r); r.Clones = 1 << 40 }), true, false},
+		{"a law of 4e15 reports in one block of clones", hostile(ClonesPLD, 4, func(q *Query, r *Round) { everybody(q, r); q.N, r.Infinite, r.Clones = 4e15, 1e-12, 1<<52 }), true, false},
+		{"a law of 2^52 check-ins", hostile(TVPLD, 4, tv(func(q *Query, r *Round) { q.N, r.Infinite = 1<<52, 0x1p-170 })), true, false},
 		{"colluders among 2^52", hostile(TVPLD, 4, tv(func(q *Query, r *Round) {
 			q.Participation, q.Gamma, q.N, q.K, q.Colluders, r.Infinite = dp.Sampled, 0, 1<<52, 1<<51, 1<<50, 0x1p-170
-		})), false, false},
+		})), true, false},
 		{"colluders and drop-outs among 2^52", hostile(TVPLD, 4, tv(blocks, func(q *Query, r *Round) {
 			q.Participation, q.Gamma, q.N, q.K, q.Colluders, q.Dropout, r.Infinite = dp.Sampled, 0, 1<<52, 1<<51, 1<<50, .5, 0x1p-170
 			r.Drawn = r.Reports
-		})), false, false},
+		})), true, false},
 		{"65,536 blocks of 32,768 losses, by clones", hostile(BlanketPLD, maxNodes, blocks), true, false},
 		{"65,536 blocks of 32,768 losses, by sums", hostile(TVPLD, maxNodes, tv(blocks)), true, false},
 		{"65,536 blocks of few losses, every number of clones", hostile(BlanketPLD, 4, blocks), true, true},
@@ -113,5 +115,33 @@ func TestHostileDocuments(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A check that asks for more steps than there are ends, whatever part of it asks; and who watches sees its parts.
+func TestStepsAreBounded(t *testing.T) {
+	honest := hostile(TVPLD, 64, func(q *Query, r *Round) { q.TV, q.N, r.Infinite = .1, 1000, .25 })
+	parts := map[string]bool{}
+	w := begin(t.Context(), func(part string, done, of int64) {
+		if parts[part] = true; done < 0 || done > of {
+			t.Errorf("%s: %d of %d", part, done, of)
+		}
+	})
+	if _, err := honest.verify(w); err != nil && !errors.Is(err, ErrRejected) {
+		t.Fatal(err)
+	}
+	if !parts["one round"] {
+		t.Errorf("seen %v", parts)
+	}
+	for _, d := range []Document{
+		honest,
+		hostile(BlanketPLD, 64, func(q *Query, r *Round) { q.Participation, q.Gamma, q.N = dp.All, 0, 1e6 }),
+		hostile(BlanketPLD, 64, func(q *Query, r *Round) { q.N = 1000 }),
+	} {
+		w := begin(t.Context(), nil)
+		w.most = 100
+		if _, err := d.verify(w); !errors.Is(err, ErrRejected) || !strings.Contains(err.Error(), "more than the 100 steps") {
+			t.Errorf("%s of %d: %v", d.Claim.Method, d.Query.N, err)
+		}
 	}
 }

@@ -1,7 +1,6 @@
 package certificate
 
 import (
-	"context"
 	"fmt"
 	"math/big"
 	"math/bits"
@@ -62,6 +61,12 @@ func total(mass []*big.Int) *big.Int {
 	return sum
 }
 
+// slot is the number of words in which a sum of products of masses fits.
+func (c *composer) slot() int { return (2*int(c.bits)+16)/bits.UintSize + 1 }
+
+// steps is about the work of a product of laws of so many masses.
+func (c *composer) steps(a, b int) int64 { return int64(a+b) * int64(c.slot()) / 8 }
+
 // product returns the law of the sum of two independent losses. The convolution is
 // one product of integers: masses are the digits of a number, in a base so large
 // that sums of products cannot carry.
@@ -71,7 +76,7 @@ func (c *composer) product(a, b law) (law, error) {
 	if fa.Cmp(limit) > 0 || fb.Cmp(limit) > 0 {
 		return law{}, fmt.Errorf("%w: masses add to more than 256", ErrRejected)
 	}
-	slot := (2*int(c.bits)+16)/bits.UintSize + 1
+	slot := c.slot()
 	pack := func(mass []*big.Int) *big.Int {
 		words := make([]big.Word, len(mass)*slot)
 		for i, m := range mass {
@@ -155,10 +160,10 @@ func (c *composer) coarsen(l law) law {
 }
 
 // power composes a law with itself, c.times times in all.
-func (c *composer) power(ctx context.Context, base law) (law, error) {
+func (c *composer) power(ctx *work, base law) (law, error) {
 	out := base
 	multiply := func(by *law) (err error) {
-		if err := ctx.Err(); err != nil {
+		if err := ctx.step(c.steps(len(out.mass), len(by.mass))); err != nil {
 			return err
 		}
 		if out, err = c.product(out, *by); err != nil {
@@ -173,7 +178,10 @@ func (c *composer) power(ctx context.Context, base law) (law, error) {
 		}
 		return nil
 	}
-	for i := bits.Len64(uint64(c.times)) - 2; i >= 0; i-- {
+	doublings := bits.Len64(uint64(c.times)) - 1
+	defer ctx.begins("composition", int64(doublings))()
+	for i := doublings - 1; i >= 0; i-- {
+		ctx.advance(1)
 		if err := multiply(&out); err != nil {
 			return law{}, err
 		}

@@ -1,7 +1,6 @@
 package certificate
 
 import (
-	"context"
 	"math/big"
 	"slices"
 )
@@ -120,7 +119,7 @@ func (q Query) fitsSteps() error {
 // curveOf is curve for a pair that is given by its rays. The numbers of reports share the
 // ratios at which divergences are computed. As D_G is convex in G, it is at most the chord
 // between two of them.
-func (d Document) curveOf(ctx context.Context, g []*big.Float, rays []ray, err error) ([]*big.Float, error) {
+func (d Document) curveOf(ctx *work, g []*big.Float, rays []ray, err error) ([]*big.Float, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +159,9 @@ func (d Document) curveOf(ctx context.Context, g []*big.Float, rays []ray, err e
 	}
 	table := make([][]*big.Float, len(ratios))
 	if len(sizes) > 0 {
+		defer ctx.begins("one round", int64(len(ratios)))()
 		if err := together(len(ratios), func(i int) (err error) {
+			defer ctx.advance(1)
 			table[i], err = divergences(ctx, rays, ratios[i], sizes, tiny)
 			return err
 		}); err != nil {
@@ -174,6 +175,9 @@ func (d Document) curveOf(ctx context.Context, g []*big.Float, rays []ray, err e
 	ratios, table = append(ratios, end), append(table, none)
 	out := make([]*big.Float, len(g))
 	for i, g := range g {
+		if err := ctx.step(int64(len(groups))); err != nil {
+			return nil, err
+		}
 		// Adds D ≤ 1 for the k that were left out, and rounding.
 		out[i] = add(skipped, add(mul(tiny, real(8)), two(-200)))
 		for _, k := range groups {

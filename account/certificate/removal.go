@@ -1,7 +1,6 @@
 package certificate
 
 import (
-	"context"
 	"math"
 	"math/big"
 )
@@ -13,8 +12,11 @@ import (
 // maxNumbers bounds the numbers of reports that a removal is checked for.
 const maxNumbers = 1 << 14
 
+// normalSteps is the work of two normal tails.
+const normalSteps = 40
+
 // verifyRemoval is Verify for RemovePLD.
-func (d Document) verifyRemoval(ctx context.Context) (Verdict, error) {
+func (d Document) verifyRemoval(ctx *work) (Verdict, error) {
 	other := d
 	other.Round, other.Composition = &d.Reverse.Round, &d.Reverse.Composition
 	if d.Round.Times != d.Query.Rounds || other.Round.Times != d.Query.Rounds {
@@ -72,7 +74,7 @@ type number struct {
 }
 
 // numbers lists the numbers of reports; at most 3·tiny is left out, beyond the ends included.
-func (q Query) numbers(ctx context.Context, tiny *big.Float) (out []number, err error) {
+func (q Query) numbers(ctx *work, tiny *big.Float) (out []number, err error) {
 	who := q.reporters()
 	shares, err := who.number(ctx, tiny, func(k int64) int64 { return k })
 	if err != nil {
@@ -108,7 +110,7 @@ func (q Query) numbers(ctx context.Context, tiny *big.Float) (out []number, err 
 //	x = (n−k)/k·(g−1+γ)/(1−γ), log v ~ N(−μ²/2, μ²), μ = 2/(σ√k),
 //
 // for g > 1−γ, where k = 0 has no part in it, and 1−g below.
-func (q Query) removal(ctx context.Context, ratio []*big.Float, tiny *big.Float) ([]*big.Float, error) {
+func (q Query) removal(ctx *work, ratio []*big.Float, tiny *big.Float) ([]*big.Float, error) {
 	one := real(1)
 	numbers, err := q.numbers(ctx, tiny)
 	if err != nil {
@@ -117,7 +119,9 @@ func (q Query) removal(ctx context.Context, ratio []*big.Float, tiny *big.Float)
 	gamma := q.reporters().chance
 	n := normal{uint(24 - tiny.MantExp(nil))}
 	out := make([]*big.Float, len(ratio))
+	defer ctx.begins("one round", int64(len(ratio)))()
 	err = together(len(ratio), func(i int) error {
+		defer ctx.advance(1)
 		// What was left out, and rounding.
 		sum := add(mul(tiny, real(10)), two(-200))
 		above := quo(sub(ratio[i], sub(one, gamma)), sub(one, gamma)) // (g−1+γ)/(1−γ)
@@ -127,7 +131,7 @@ func (q Query) removal(ctx context.Context, ratio []*big.Float, tiny *big.Float)
 		}
 		logAbove := log(above)
 		for _, k := range numbers {
-			if err := ctx.Err(); err != nil {
+			if err := ctx.step(normalSteps); err != nil {
 				return err
 			}
 			switch {

@@ -79,7 +79,7 @@ func TestRemovalCurveAgainstTheMechanism(t *testing.T) {
 		for x := -1.5; x < 4; x += .25 {
 			at, ratio = append(at, math.Exp(x)), append(ratio, real(math.Exp(x)))
 		}
-		got, err := q.removal(context.Background(), ratio, two(-120))
+		got, err := q.removal(begin(context.Background(), nil), ratio, two(-120))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,6 @@
 package certificate
 
 import (
-	"context"
 	"math/big"
 	"math/bits"
 )
@@ -110,7 +109,10 @@ func (s *sums) coarser(l summed, level int) summed {
 }
 
 // sum returns the law of the sum of two independent sums.
-func (s *sums) sum(a, b summed) (summed, error) {
+func (s *sums) sum(ctx *work, a, b summed) (summed, error) {
+	if err := ctx.step(s.steps(len(a.mass), len(b.mass))); err != nil {
+		return summed{}, err
+	}
 	level := max(a.level, b.level)
 	l, err := s.product(s.coarser(a, level).law, s.coarser(b, level).law)
 	out := summed{l, level}
@@ -121,13 +123,10 @@ func (s *sums) sum(a, b summed) (summed, error) {
 }
 
 // doubled returns the law of the sum of 2^j reports.
-func (s *sums) doubled(ctx context.Context, j int) (summed, error) {
+func (s *sums) doubled(ctx *work, j int) (summed, error) {
 	for len(s.double) <= j {
-		if err := ctx.Err(); err != nil {
-			return summed{}, err
-		}
 		last := &s.double[len(s.double)-1]
-		next, err := s.sum(*last, *last)
+		next, err := s.sum(ctx, *last, *last)
 		if err != nil {
 			return summed{}, err
 		}
@@ -137,14 +136,14 @@ func (s *sums) doubled(ctx context.Context, j int) (summed, error) {
 }
 
 // plus returns the law of the sum of l, which may be nil, and of k more reports.
-func (s *sums) plus(ctx context.Context, l *summed, k int64) (*summed, error) {
+func (s *sums) plus(ctx *work, l *summed, k int64) (*summed, error) {
 	for j := 0; k>>j > 0; j++ {
 		if k>>j&1 == 0 {
 			continue
 		}
 		more, err := s.doubled(ctx, j)
 		if err == nil && l != nil {
-			more, err = s.sum(*l, more)
+			more, err = s.sum(ctx, *l, more)
 		}
 		if err != nil {
 			return nil, err
@@ -190,7 +189,7 @@ func (c *composer) real(mass *big.Int) *big.Float {
 }
 
 // divergences bounds D_G for each of the rising numbers of reports.
-func divergences(ctx context.Context, rays []ray, ratio *big.Float, sizes []int64, tiny *big.Float) ([]*big.Float, error) {
+func divergences(ctx *work, rays []ray, ratio *big.Float, sizes []int64, tiny *big.Float) ([]*big.Float, error) {
 	out := make([]*big.Float, len(sizes))
 	most := sizes[len(sizes)-1]
 	s := newSums(rays, ratio, most, tiny)
@@ -203,7 +202,7 @@ func divergences(ctx context.Context, rays []ray, ratio *big.Float, sizes []int6
 	nothing := summed{law: law{mass: []*big.Int{s.fixed(real(1))}, lost: new(big.Int)}}
 	var l *summed // of all reports but the last power of two
 	for i, k := range sizes {
-		if err := ctx.Err(); err != nil {
+		if err := ctx.step(int64(s.cells)); err != nil {
 			return nil, err
 		}
 		if i > 0 {
@@ -228,7 +227,7 @@ func divergences(ctx context.Context, rays []ray, ratio *big.Float, sizes []int6
 		if i == len(sizes)-1 {
 			break
 		}
-		whole, err := s.sum(*l, more)
+		whole, err := s.sum(ctx, *l, more)
 		if err != nil {
 			return nil, err
 		}

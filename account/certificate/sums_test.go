@@ -155,17 +155,17 @@ func TestSumsAgainstEveryOutcome(t *testing.T) {
 		for i := range 7 {
 			g = append(g, exp(real(c.query.Eps0*float64(i)/6)))
 		}
-		exact, err := d.curve(context.Background(), g)
+		exact, err := d.curve(begin(context.Background(), nil), g)
 		if err != nil {
 			t.Fatal(err)
 		}
-		blocked, err := coarse.curve(context.Background(), g)
+		blocked, err := coarse.curve(begin(context.Background(), nil), g)
 		if err != nil {
 			t.Fatal(err)
 		}
 		all := exact
 		if c.query.thinned() { // in one block of those drawn
-			if all, err = unaware.curve(context.Background(), g); err != nil {
+			if all, err = unaware.curve(begin(context.Background(), nil), g); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -240,7 +240,7 @@ func TestSumsOfManyReports(t *testing.T) {
 		const a, step = .1, .25
 		// X is ±step with probability a each: a pair with p − q = ±step at G = 1.
 		rays := []ray{{real(a), real(1 + step), real(1)}, {real(a), real(1), real(1 + step)}}
-		got, err := divergences(context.Background(), rays, real(1), []int64{k}, two(-40))
+		got, err := divergences(begin(context.Background(), nil), rays, real(1), []int64{k}, two(-40))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -262,12 +262,12 @@ func TestSumsOfManyReports(t *testing.T) {
 	}
 	sizes := []int64{3, 4, 9, 64, 200}
 	rays := threeParts(exp(real(2)), real(.05), real(1))
-	all, err := divergences(context.Background(), rays, real(1.5), sizes, two(-60))
+	all, err := divergences(begin(context.Background(), nil), rays, real(1.5), sizes, two(-60))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, k := range sizes {
-		one, err := divergences(context.Background(), rays, real(1.5), []int64{k}, two(-60))
+		one, err := divergences(begin(context.Background(), nil), rays, real(1.5), []int64{k}, two(-60))
 		if err != nil {
 			t.Fatal(err)
 		}

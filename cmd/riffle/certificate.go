@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -21,8 +22,14 @@ type certificateFlags struct{ write, method, verify string }
 func (c *certificateFlags) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.write, "certificate", "", "write a `FILE` from which others can check the bound")
 	bind(cmd, setting.Table{{Name: "certificate-method", Into: &c.method, Check: others, Values: words(certificate.Methods()...), Help: "%s (default: the tightest of them)"}})
-	cmd.Flags().StringVar(&c.verify, "verify", "", "check a certificate `FILE` in arbitrary precision; takes seconds to minutes")
+	cmd.Flags().StringVar(&c.verify, "verify", "", "check a certificate `FILE` in arbitrary precision; takes seconds to minutes, and at most "+shortTime(verifyTime))
 }
+
+// verifyTime is the longest time that a check takes. The number of its steps is bounded too, but each may be slow.
+const verifyTime = 20 * time.Minute
+
+// shortTime writes whole minutes.
+func shortTime(d time.Duration) string { return fmt.Sprintf("%.0f minutes", d.Minutes()) }
 
 // check refuses flags that make no sense together.
 func (c *certificateFlags) check(cmd *cobra.Command, curve bool) error {
@@ -84,7 +91,7 @@ func (c *certificateFlags) runVerify(cmd *cobra.Command, asJSON bool) error {
 		return usageError(err)
 	}
 	start := time.Now()
-	verdict, err := d.Verify(cmd.Context())
+	verdict, err := verifyWithin(cmd, d, verifyTime)
 	if err != nil && !errors.Is(err, certificate.ErrRejected) {
 		return err
 	}
@@ -115,4 +122,24 @@ func (c *certificateFlags) runVerify(cmd *cobra.Command, asJSON bool) error {
 		p.line("recomputed: delta <= %s at that epsilon, in %.1f s", roundUp(verdict.Delta), out.Seconds)
 	}
 	return p.err
+}
+
+// verifyWithin checks a certificate, shows how far it is, and rejects what takes longer than limit.
+func verifyWithin(cmd *cobra.Command, d certificate.Document, limit time.Duration) (certificate.Verdict, error) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), limit)
+	defer cancel()
+	var part string
+	var b *bar
+	verdict, err := d.VerifyShowing(ctx, func(name string, done, of int64) {
+		if name != part {
+			b.clear()
+			part, b = name, newBar(cmd.ErrOrStderr(), output{}, "checking "+name, "pieces", 0, of)
+		}
+		b.reached(done)
+	})
+	b.clear()
+	if err != nil && ctx.Err() != nil && cmd.Context().Err() == nil {
+		err = fmt.Errorf("certificate: the check was stopped after %s; the claim may be true: %w", shortTime(limit), certificate.ErrRejected)
+	}
+	return verdict, err
 }

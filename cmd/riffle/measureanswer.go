@@ -37,6 +37,7 @@ func printAnswer(p *printer, a statistic.Answer) {
 	}
 	if a.Bins != nil {
 		t.head[0], t.head[1] = a.Column, "clients"
+		t.whole = a.Bins[0].Lower != nil
 	}
 	for i, name := range a.BinNames() {
 		t.add(name, a.Bins[i].Count, a.Bins[i].Interval)
@@ -114,6 +115,8 @@ const nothing = 1e100
 type answerTable struct {
 	head [4]string
 	rows [][4]string
+	// whole keeps names uncut: a bin's edges, which are short, say nothing without their ends.
+	whole bool
 }
 
 func (t *answerTable) add(name string, value float64, i statistic.Interval) {
@@ -170,7 +173,10 @@ func (t *answerTable) print(p *printer) {
 	}
 	room := min(mostName, mostTable-wide[1]-wide[2]-wide[3]-6)
 	for i := range all {
-		all[i][0] = cut(visible(all[i][0]), room)
+		all[i][0] = visible(all[i][0])
+		if i == 0 || !t.whole {
+			all[i][0] = cut(all[i][0], room)
+		}
 		wide[0] = max(wide[0], utf8.RuneCountInString(all[i][0]))
 	}
 	for _, row := range all {

@@ -19,7 +19,7 @@ func newPredict() *cobra.Command {
 		Long: `Predict loads a model.safetensors, or the one in a run directory, that was trained on
 a table, and prints what it predicts for each row of another: CSV with a header, a
 class with the probabilities of all classes, or a number in the label's own units.
-The label's column may be absent, and is not read. Text, empty cells and ranges are
+Columns are taken by name, in any order; others, and the label's, are not read. Text, empty cells and ranges are
 read as the model's training declared them. --coefficients prints what a linear model
 adds to its score for 1 of each column's own unit. Names are printed without control
 characters; --out has them as they are.`,

@@ -15,7 +15,7 @@ import (
 // Unmarshal parses a whole file. Tensors come in the order of their data,
 // which is shared with b. It fails, and says why, on
 //
-//   - a file shorter than its header says, or a header above MaxHeader;
+//   - a file shorter than its header says, a header above MaxHeader, or more than MaxEntries or MaxDims;
 //   - a header that is not one JSON object in UTF-8 followed by spaces only;
 //   - a name, metadata key or field that occurs twice, or an unknown field;
 //   - an unknown dtype, a dimension that is not a plain integer ≥ 0;
@@ -153,10 +153,10 @@ func parseHeader(header []byte) (File, []span, error) {
 	h.dec.UseNumber()
 	var f File
 	var spans []span
-	err := h.object(func(name string) error {
+	err := h.object(MaxEntries+1, func(name string) error {
 		if name == metadataKey {
 			f.Metadata = map[string]string{}
-			return h.object(func(key string) error {
+			return h.object(MaxEntries, func(key string) error {
 				v, err := h.text()
 				f.Metadata[key] = v
 				return err
@@ -189,7 +189,7 @@ func (h headerReader) tensor(name string) (Tensor, span, error) {
 	t := Tensor{Name: name, Shape: []int{}}
 	var offsets []int
 	seen := 0
-	err := h.object(func(field string) (err error) {
+	err := h.object(MaxEntries, func(field string) (err error) {
 		seen++
 		switch field {
 		case "dtype":
@@ -197,9 +197,9 @@ func (h headerReader) tensor(name string) (Tensor, span, error) {
 			v, err = h.text()
 			t.DType = dType(v)
 		case "shape":
-			t.Shape, err = h.integers()
+			t.Shape, err = h.integers(MaxDims)
 		case "data_offsets":
-			offsets, err = h.integers()
+			offsets, err = h.integers(2)
 		default:
 			err = fmt.Errorf("unknown field %.80q", field)
 		}
@@ -218,9 +218,9 @@ func (h headerReader) tensor(name string) (Tensor, span, error) {
 	return t, span{begin: offsets[0], end: offsets[1]}, nil
 }
 
-// object reads a JSON object and calls field for each key, which must read
+// object reads a JSON object of at most so many entries, and calls field for each key, which must read
 // the value.
-func (h headerReader) object(field func(key string) error) error {
+func (h headerReader) object(most int, field func(key string) error) error {
 	if err := h.delim('{'); err != nil {
 		return err
 	}
@@ -233,6 +233,9 @@ func (h headerReader) object(field func(key string) error) error {
 		if seen[key] {
 			return fmt.Errorf("%.80q occurs twice", key)
 		}
+		if len(seen) == most {
+			return fmt.Errorf("more than %d entries in an object", most)
+		}
 		seen[key] = true
 		if err := field(key); err != nil {
 			return err
@@ -241,8 +244,8 @@ func (h headerReader) object(field func(key string) error) error {
 	return h.delim('}')
 }
 
-// integers reads an array of integers between 0 and the largest int.
-func (h headerReader) integers() ([]int, error) {
+// integers reads an array of at most so many integers between 0 and the largest int.
+func (h headerReader) integers(most int) ([]int, error) {
 	if err := h.delim('['); err != nil {
 		return nil, err
 	}
@@ -259,6 +262,9 @@ func (h headerReader) integers() ([]int, error) {
 		v, err := strconv.ParseUint(num.String(), 10, strconv.IntSize-1)
 		if err != nil {
 			return nil, fmt.Errorf("%.80s must be a plain integer from 0 to %d", num, uint64(1)<<(strconv.IntSize-1)-1)
+		}
+		if len(out) == most {
+			return nil, fmt.Errorf("more than %d integers in an array", most)
 		}
 		out = append(out, int(v))
 	}

@@ -36,6 +36,9 @@ func Marshal(f File) ([]byte, error) {
 // header, and the header. The data, of size bytes in total, follow it in the order of the
 // tensors. Data are not looked at. It fails as Marshal does.
 func Head(f File) (head []byte, size int, err error) {
+	if len(f.Tensors) > MaxEntries || len(f.Metadata) > MaxEntries {
+		return nil, 0, fmt.Errorf("safetensors: %d tensors and %d metadata, at most %d each", len(f.Tensors), len(f.Metadata), MaxEntries)
+	}
 	header := []byte{'{'}
 	if f.Metadata != nil {
 		header = append(header, `"`+metadataKey+`":{`...)
@@ -57,6 +60,9 @@ func Head(f File) (head []byte, size int, err error) {
 	for _, t := range f.Tensors {
 		if t.Name == "" || t.Name == metadataKey {
 			return nil, 0, fmt.Errorf("safetensors: %q cannot name a tensor", t.Name)
+		}
+		if len(t.Shape) > MaxDims {
+			return nil, 0, fmt.Errorf("safetensors: tensor %q: %d dimensions, at most %d", t.Name, len(t.Shape), MaxDims)
 		}
 		if seen[t.Name] {
 			return nil, 0, fmt.Errorf("safetensors: two tensors named %q", t.Name)

@@ -41,8 +41,15 @@ func (d dType) size() int {
 	return 0
 }
 
-// MaxHeader is the largest JSON header in bytes, the reference's limit.
-const MaxHeader = 100_000_000
+// Limits of a file, below those of the reference: what is read of a header takes some ten times its bytes.
+const (
+	// MaxHeader is the largest JSON header in bytes.
+	MaxHeader = 16 << 20
+	// MaxEntries is the largest number of tensors, and of metadata, which may be empty.
+	MaxEntries = 1 << 16
+	// MaxDims is the largest number of dimensions of a tensor.
+	MaxDims = 64
+)
 
 // metadataKey is the one name in the header that does not name a tensor.
 const metadataKey = "__metadata__"

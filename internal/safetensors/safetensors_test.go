@@ -3,6 +3,7 @@ package safetensors
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"os"
 	"reflect"
@@ -139,7 +140,7 @@ func TestUnmarshalRefuses(t *testing.T) {
 	}{
 		{"short", []byte{1, 2, 3}, "file of 3 bytes, want at least 8"},
 		{"no header", file(""), "must begin with {"},
-		{"header above limit", binary.LittleEndian.AppendUint64(nil, MaxHeader+1), "header length 100000001 above limit 100000000"},
+		{"header above limit", binary.LittleEndian.AppendUint64(nil, MaxHeader+1), "header length 16777217 above limit 16777216"},
 		{"header of 2^63", binary.LittleEndian.AppendUint64(nil, 1<<63), "above limit"},
 		{"header above file", file("{}")[:9], "header length 2, but only 1 bytes follow"},
 		{"not UTF-8", file("{\"\xff\":1}"), "not valid UTF-8"},
@@ -164,7 +165,7 @@ func TestUnmarshalRefuses(t *testing.T) {
 		{"unknown dtype", file(`{"w":{"dtype":"F16","shape":[1],"data_offsets":[0,2]}}`, 1, 2), `unknown dtype "F16"`},
 		{"lower-case dtype", file(`{"w":{"dtype":"u8","shape":[2],"data_offsets":[0,2]}}`, 1, 2), `unknown dtype "u8"`},
 		{"one offset", file(`{"w":{"dtype":"U8","shape":[2],"data_offsets":[0]}}`, 1, 2), "1 data_offsets, want 2"},
-		{"three offsets", file(`{"w":{"dtype":"U8","shape":[2],"data_offsets":[0,1,2]}}`, 1, 2), "3 data_offsets, want 2"},
+		{"three offsets", file(`{"w":{"dtype":"U8","shape":[2],"data_offsets":[0,1,2]}}`, 1, 2), "more than 2 integers in an array"},
 		{"negative dimension", file(`{"w":{"dtype":"U8","shape":[-2],"data_offsets":[0,2]}}`, 1, 2), "-2 must be a plain integer"},
 		{"float dimension", file(`{"w":{"dtype":"U8","shape":[2.0],"data_offsets":[0,2]}}`, 1, 2), "2.0 must be a plain integer"},
 		{"exponent", file(`{"w":{"dtype":"U8","shape":[2e0],"data_offsets":[0,2]}}`, 1, 2), "2e0 must be a plain integer"},
@@ -179,6 +180,7 @@ func TestUnmarshalRefuses(t *testing.T) {
 		{"hole", file(`{`+w+`,"v":{"dtype":"U8","shape":[1],"data_offsets":[3,4]}}`, 1, 2, 3, 4), "hole between bytes 2 and 3"},
 		{"hole at the start", file(`{"v":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}`, 1, 2), "hole between bytes 0 and 1"},
 		{"trailing", file("{"+w+"}", 1, 2, 3), "1 trailing bytes"},
+		{"too many dimensions", file(`{"w":{"dtype":"U8","shape":[0` + strings.Repeat(",0", MaxDims) + `],"data_offsets":[0,0]}}`), "more than 64 integers in an array"},
 		{"data without tensors", file("{}", 1), "1 trailing bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -190,6 +192,44 @@ func TestUnmarshalRefuses(t *testing.T) {
 				t.Errorf("error %q, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// entries joins n entries of an object, whose names are numbers.
+func entries(n int, format string) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf(format, i)
+	}
+	return strings.Join(all, ",")
+}
+
+// Empty tensors cost their reader more than their bytes, so their number is limited: with a limit of a hundred
+// megabytes alone a file of 1.5 million of them took a gigabyte.
+func TestManyEmptyTensors(t *testing.T) {
+	const empty = `"%d":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}`
+	for _, c := range []struct {
+		n    int
+		want string
+	}{{400_000, "above limit"}, {MaxEntries + 2, "more than 65537 entries"}} {
+		b := file("{" + entries(c.n, empty) + "}")
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := Unmarshal(b)
+		runtime.ReadMemStats(&after)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%d tensors: %v, want %q", c.n, err, c.want)
+		}
+		if used := after.TotalAlloc - before.TotalAlloc; used > 200<<20 {
+			t.Errorf("%d tensors: %d bytes were allocated", c.n, used)
+		}
+	}
+	many := File{Metadata: map[string]string{}}
+	for i := range MaxEntries + 1 {
+		many.Metadata[fmt.Sprint(i)] = ""
+	}
+	if _, err := Marshal(many); err == nil {
+		t.Error("a file is written that is not read")
 	}
 }
 

@@ -231,7 +231,7 @@ func (p *csvParser) declare(seen map[string]int) error {
 	}
 	for _, name := range d.Drop {
 		j, ok := seen[name]
-		if !ok && d.Unlabelled {
+		if !ok && (d.Unlabelled || d.Features != nil) {
 			continue // as with the label, nobody needs it
 		}
 		if !ok || j == p.label {
@@ -261,6 +261,7 @@ func (p *csvParser) declare(seen map[string]int) error {
 			}
 		}
 	}
+	p.choose()
 	for name, f := range d.Missing {
 		if name == Others {
 			continue
@@ -296,15 +297,38 @@ func (p *csvParser) declare(seen map[string]int) error {
 	return p.nameFeatures()
 }
 
+// choose lists the columns that give features: all, or with Features those that the model takes, in its order.
+func (p *csvParser) choose() {
+	wanted := p.config.Features
+	at := make(map[string]int, len(wanted))
+	for i, name := range wanted {
+		at[name] = i
+	}
+	places := make([]int, len(p.columns)) // of the columns' first features
+	for j := range p.read {
+		name := p.columns[j]
+		if texts := p.config.Categories[name]; texts != nil {
+			name += "=" + texts[0]
+		}
+		i, ok := at[name]
+		if places[j] = i; p.read[j].skip || wanted != nil && !ok {
+			p.read[j].skip = true
+			continue
+		}
+		p.order = append(p.order, j)
+	}
+	if wanted != nil {
+		slices.SortFunc(p.order, func(a, b int) int { return cmp.Compare(places[a], places[b]) })
+	}
+}
+
 // nameFeatures names the features and counts them.
 func (p *csvParser) nameFeatures() error {
 	p.features = nil
 	plain := true
-	for j, c := range p.read {
-		name := p.columns[j]
+	for _, j := range p.order {
+		c, name := p.read[j], p.columns[j]
 		switch {
-		case c.skip:
-			continue
 		case c.categories == nil:
 			p.features = append(p.features, name)
 			p.square += p.most(c)
@@ -330,6 +354,11 @@ func (p *csvParser) nameFeatures() error {
 			return fmt.Errorf("dataset: %s: two features would be named %q", p.name, name)
 		}
 		seen[name] = true
+	}
+	for _, name := range p.config.Features {
+		if !seen[name] {
+			return p.noColumn("column for the model's feature", name)
+		}
 	}
 	if len(p.features) == 0 {
 		return fmt.Errorf("dataset: %s: all columns but %q are dropped, want at least one feature", p.name, p.config.Label)

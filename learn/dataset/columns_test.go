@@ -46,6 +46,64 @@ func TestDeclaredColumns(t *testing.T) {
 	}
 }
 
+// A model's columns are taken by their names: in any order, and others are not read.
+func TestFeaturesByName(t *testing.T) {
+	c := declared(t, CSVConfig{Label: "y", Rest: Scaling{Unit: 10}}, "city=berlin|paris|*", "age=40+indicator", "")
+	want := parse(t, "age,city,y,x\n10,paris,no,1\n,berlin,yes,2\n30,rome,no,3\n", c)
+	c.Features, c.Drop = want.Columns, []string{"id"}
+	for _, text := range []string{
+		"x,y,city,age\n1,no,paris,10\n2,yes,berlin,\n3,no,rome,30\n",
+		"note,x,y,id,city,age,age missing \nfoo,1,no,a,paris,10,\n,2,yes,,berlin,,b\nbar,3,no,c,rome,30,?\n",
+	} {
+		got := parse(t, text, c)
+		if !reflect.DeepEqual(got.Columns, want.Columns) || !reflect.DeepEqual(got.Table, want.Table) || !reflect.DeepEqual(got.Binary, want.Binary) || got.Ones != want.Ones || got.Square != want.Square {
+			t.Errorf("%q: %+v, want %+v", text, got, want)
+		}
+	}
+	for text, missing := range map[string]string{"city,y,x\nparis,no,1\n": `missing cells of "age"`, "age,y,x,cities\n1,no,1,rome\n": `categories of "city"`, "age,city,y\n1,rome,no\n": `no column for the model's feature "x"`} {
+		if _, err := parseCSV(strings.NewReader(text), "t", c); err == nil || !strings.Contains(err.Error(), missing) {
+			t.Errorf("%q: %v, want %s", text, err, missing)
+		}
+	}
+}
+
+// In a table of one column a blank line is a row with an empty cell, wherever it stands, as with a second column.
+func TestBlankLinesOfOneColumn(t *testing.T) {
+	for text, want := range map[string][]float32{
+		"x\n1\n\n8\n":            {1, 4, 8},
+		"\n\nx\n\n\n1\n\n":       {4, 4, 1, 4},
+		"x\r\n\r\n1\r\n\r\n2":    {4, 1, 4, 2},
+		"\"x\"\n\"\"\n\"1\"\n\n": {4, 1, 4},
+		"x\n\n":                  {4},
+		"x\n1":                   {1},
+	} {
+		c := declared(t, CSVConfig{Label: "y", Unlabelled: true}, "", "x=4", "")
+		if got := parse(t, text, c); !slices.Equal(got.Table.X, want) {
+			t.Errorf("%q: %v, want %v", text, got.Table.X, want)
+		}
+		cells, err := parseCells(strings.NewReader(text), "t", CellsConfig{Columns: []string{"x"}, Numbers: []string{"x"}, Missing: c})
+		if err != nil || cells.Rows != len(want) {
+			t.Errorf("%q: %v, want %d rows", text, err, len(want))
+		}
+	}
+	// A quoted cell of several lines does not hide a blank line, and errors name its line.
+	c := CSVConfig{Label: "y", Unlabelled: true}
+	if err := c.Declare("categories", "x=a\nb|*"); err != nil {
+		t.Fatal(err)
+	}
+	if got := parse(t, "x\n\"a\nb\"\n\nc\n", declared(t, c, "x=a\nb|*", "x=*", "")); !slices.Equal(got.Table.X, []float32{1, 0, 0, 1, 0, 1}) {
+		t.Errorf("%v", got.Table.X)
+	}
+	_, err := parseCSV(strings.NewReader("x\n1\n\n\n"), "t", CSVConfig{Label: "y", Unlabelled: true})
+	if err == nil || !strings.Contains(err.Error(), `line 3, column "x": "" is an empty cell`) {
+		t.Error(err)
+	}
+	// With two columns a blank line is none.
+	if got := parse(t, "x,y\n1,a\n\n2,b\n\n", CSVConfig{Label: "y"}); got.Table.Len() != 2 {
+		t.Errorf("%d rows, want 2", got.Table.Len())
+	}
+}
+
 // A row has at most Ones ones among its binary features.
 func TestOnesBoundsRows(t *testing.T) {
 	got := parse(t, "a,b,y\n,,0\nu,v,1\n", declared(t, CSVConfig{Label: "y"}, "a=u|*,b=v|w", "a=u+indicator,b=w+indicator", ""))

@@ -57,6 +57,10 @@ type CSVConfig struct {
 	Categories map[string][]string
 	Missing    map[string]fill
 	Drop       []string
+	// Features are the features that a model takes, in its order, named as Columns of a CSV. Columns
+	// are then taken by their names: in any order, and those that give none of them are not
+	// read. nil: all columns.
+	Features []string
 	// Weights are public weights of classes, which no reader uses.
 	Weights map[string]float64
 }
@@ -126,8 +130,8 @@ func ReadCSV(path string, c CSVConfig) (*CSV, error) {
 }
 
 // parseCSV reads comma-separated values (RFC 4180; lines may end in LF alone).
-// Blank lines and a UTF-8 byte order mark at the start are skipped; spaces are
-// part of a cell. name stands for the file in errors.
+// A UTF-8 byte order mark at the start is skipped, and so are blank lines, but behind a header of one column:
+// there a blank line is a row with an empty cell. Spaces are part of a cell. name stands for the file in errors.
 //
 // The first line is the header: column names, none empty, all different, one
 // of them c.Label. All other columns that are not dropped are features: decimal
@@ -183,11 +187,13 @@ type csvParser struct {
 	columns []string // all, the label included
 	scale   []Scaling
 	read    []column
+	order   []int // of the columns that give features
 	label   int
 	out     Table
 	classes map[string]int32 // numbered in order of appearance until finish sorts them
 	names   []string
 	last    int // the line on which the last good record began
+	ahead   ahead
 
 	features []string // their names
 	binary   []bool   // which features are 0 or 1; nil: none
@@ -255,17 +261,14 @@ func (p *csvParser) row(cells []string) error {
 	if len(cells) != len(p.columns) {
 		return fmt.Errorf("dataset: %s: line %d has %d cells, the header %d", p.name, p.last, len(cells), len(p.columns))
 	}
-	for j, cell := range cells {
-		if j == p.label && !p.config.Unlabelled {
-			if err := p.answer(cell); err != nil {
-				return err
-			}
-			continue
+	if !p.config.Unlabelled {
+		if err := p.answer(cells[p.label]); err != nil {
+			return err
 		}
-		if c := &p.read[j]; !c.skip {
-			if err := p.cell(c, cell); err != nil {
-				return fmt.Errorf("%s: %.40q %w", p.at(j), cell, err)
-			}
+	}
+	for _, j := range p.order {
+		if err := p.cell(&p.read[j], cells[j]); err != nil {
+			return fmt.Errorf("%s: %.40q %w", p.at(j), cells[j], err)
 		}
 	}
 	if p.config.Unlabelled {

@@ -35,6 +35,9 @@ const (
 	MaxIDXSide = 1 << 12
 	// MaxIDXBytes is the largest number of data bytes in one file.
 	MaxIDXBytes = 1<<31 - 1
+	// Of a zipped file so many bytes are read, and so many more for each of its own: a file of zeros
+	// would grow a thousandfold. Images of handwriting grow fivefold.
+	freeUnzipped, mostUnzipped = 16 << 20, 64
 )
 
 // ReadFolder reads the images of a folder on disk: the six files of CIFAR-10's binary version
@@ -83,7 +86,7 @@ func ReadFS(fsys fs.FS, name string) (train, test *Images, err error) {
 
 // TrainingLabels reads the labels of the training images in the folder of IDX files.
 func TrainingLabels(fsys fs.FS) (labels []uint8, err error) {
-	err = withFile(fsys, TrainLabels, func(r io.Reader, file string, size int64) error {
+	err = withFile(fsys, TrainLabels, func(r io.Reader, file string, size length) error {
 		_, labels, err = readIDX(r, file, size, magicLabels)
 		return err
 	})
@@ -92,7 +95,7 @@ func TrainingLabels(fsys fs.FS) (labels []uint8, err error) {
 
 func readPart(fsys fs.FS, name, imageFile, labelFile string) (*Images, error) {
 	im := &Images{Name: name, Channels: 1}
-	err := withFile(fsys, imageFile, func(r io.Reader, file string, size int64) error {
+	err := withFile(fsys, imageFile, func(r io.Reader, file string, size length) error {
 		dims, data, err := readIDX(r, file, size, magicImages)
 		if err != nil {
 			return err
@@ -103,7 +106,7 @@ func readPart(fsys fs.FS, name, imageFile, labelFile string) (*Images, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = withFile(fsys, labelFile, func(r io.Reader, file string, size int64) error {
+	err = withFile(fsys, labelFile, func(r io.Reader, file string, size length) error {
 		dims, data, err := readIDX(r, file, size, magicLabels)
 		if err != nil {
 			return err
@@ -135,9 +138,15 @@ func openRegular(fsys fs.FS, file string) (fs.File, error) {
 	return fsys.Open(file)
 }
 
+// length is the number of bytes of a file that is read, or the most there may be if it is zipped.
+type length struct {
+	bytes  int64
+	zipped bool
+}
+
 // withFile opens name or name.gz. It calls read with the plain bytes, the opened file's name,
-// and the number of bytes, or -1 if that is not known.
-func withFile(fsys fs.FS, name string, read func(r io.Reader, file string, size int64) error) error {
+// and their number.
+func withFile(fsys fs.FS, name string, read func(r io.Reader, file string, size length) error) error {
 	file, zipped := name, false
 	f, err := openRegular(fsys, file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -159,19 +168,18 @@ func withFile(fsys fs.FS, name string, read func(r io.Reader, file string, size 
 		return fmt.Errorf("dataset: %s is not a regular file", file)
 	}
 	if !zipped {
-		return read(f, file, info.Size())
+		return read(f, file, length{info.Size(), false})
 	}
 	z, err := gzip.NewReader(bufio.NewReaderSize(f, 1<<16))
 	if err != nil {
 		return fmt.Errorf("dataset: %s: not a gzip file: %w", file, asTruncated(err))
 	}
 	defer z.Close()
-	return read(z, file, -1)
+	return read(z, file, length{freeUnzipped + mostUnzipped*info.Size(), true})
 }
 
 // readIDX reads a whole IDX file: magic number, sizes, data; a byte after them is an error.
-// size is the length of the file in bytes, or -1 if it is not known.
-func readIDX(r io.Reader, file string, size int64, magic uint32) (dims []int, data []byte, err error) {
+func readIDX(r io.Reader, file string, size length, magic uint32) (dims []int, data []byte, err error) {
 	what := "images"
 	if magic == magicLabels {
 		what = "labels"
@@ -211,8 +219,11 @@ func readIDX(r io.Reader, file string, size int64, magic uint32) (dims []int, da
 	if total > MaxIDXBytes {
 		return nil, nil, fmt.Errorf("dataset: %s: %d bytes of data in the header, at most %d are read", file, total, int64(MaxIDXBytes))
 	}
-	if want := int64(4+4*len(fields)) + total; size >= 0 && size != want {
-		return nil, nil, fmt.Errorf("dataset: %s: file of %d bytes, want %d for %v", file, size, want, dims)
+	switch want := int64(4+4*len(fields)) + total; {
+	case size.zipped && want > size.bytes:
+		return nil, nil, fmt.Errorf("dataset: %s: %d bytes for %v, but of a zipped file of this length at most %d are read: unzip it first", file, want, dims, size.bytes)
+	case !size.zipped && want != size.bytes:
+		return nil, nil, fmt.Errorf("dataset: %s: file of %d bytes, want %d for %v", file, size.bytes, want, dims)
 	}
 	data, err = readExactly(r, int(total))
 	if err != nil {
@@ -234,7 +245,7 @@ func readExactly(r io.Reader, n int) ([]byte, error) {
 	buf := make([]byte, 0, min(n, 1<<20))
 	for len(buf) < n {
 		if len(buf) == cap(buf) {
-			bigger := make([]byte, len(buf), min(n, 4*cap(buf)))
+			bigger := make([]byte, len(buf), min(n, 2*cap(buf)))
 			copy(bigger, buf)
 			buf = bigger
 		}

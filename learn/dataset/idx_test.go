@@ -232,6 +232,31 @@ func TestHeaderCannotAskForMemory(t *testing.T) {
 	}
 }
 
+// TestZippedZeros: memory follows the bytes of a zipped file, not what they grow to.
+func TestZippedZeros(t *testing.T) {
+	const n = 3 * freeUnzipped / 2 / 1024
+	f := folder()
+	delete(f, TrainImages)
+	zeros := zipped(idx([]uint32{0x803, n, 32, 32}, make([]byte, 1024*n)))
+	f[TrainImages+".gz"] = &fstest.MapFile{Data: zeros}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, _, err := ReadFS(f, "x")
+	runtime.ReadMemStats(&after)
+	if err == nil || !strings.Contains(err.Error(), "unzip it first") {
+		t.Errorf("%d bytes grow to %d: %v", len(zeros), 1024*n, err)
+	}
+	if used := after.TotalAlloc - before.TotalAlloc; used > 1<<20 {
+		t.Errorf("%d bytes were allocated", used)
+	}
+	// Plain they are read.
+	delete(f, TrainImages+".gz")
+	f[TrainImages] = &fstest.MapFile{Data: idx([]uint32{0x803, n, 32, 32}, make([]byte, 1024*n))}
+	if _, _, err := ReadFS(f, "x"); err == nil || !strings.Contains(err.Error(), "labels, but") {
+		t.Error(err)
+	}
+}
+
 func TestFolderRoundTrip(t *testing.T) {
 	train, test, err := ReadFS(folder(), "export")
 	if err != nil {
@@ -273,9 +298,9 @@ func FuzzReadIDX(f *testing.F) {
 	}
 	f.Add(idx([]uint32{0x803, 1 << 21, 32, 32}, nil), false)
 	f.Fuzz(func(t *testing.T, b []byte, known bool) {
-		size := int64(-1)
+		size := length{1 << 20, true}
 		if known {
-			size = int64(len(b))
+			size = length{int64(len(b)), false}
 		}
 		dims, data, err := readIDX(bytes.NewReader(b), "fuzz", size, magicImages)
 		if err != nil {

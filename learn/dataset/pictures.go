@@ -11,14 +11,19 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 )
 
-// Limits of a picture file. A decoder allocates as many pixels as the header says, so the header
-// is checked first: 25 million pixels take 200 MB, and up to 600 MB as a progressive JPEG.
+// Limits of a picture file. A decoder allocates as many pixels as the header says, however few bytes hold
+// them, so the header is checked first: 25 million pixels take 200 MB, and up to 600 MB as a progressive JPEG.
+//
+// No more than as many pixels of a whole folder are in memory at once, those of pictures that are no longer used
+// included: the garbage is collected before there are more. A limit of all pixels of the folder would let one picture
+// decide about others.
 const (
 	maxPictureBytes  = 64 << 20
 	maxPicturePixels = 25_000_000
@@ -203,13 +208,14 @@ func (c PictureConfig) read(fsys fs.FS, name string, list []picture, classes []s
 	}
 	out.Pixels = make([]byte, len(list)*out.Size())
 	out.Labels = make([]uint8, len(list))
+	var kept pixels
 	for i, p := range list {
 		y := slices.Index(classes, p.class)
 		err := error(nil)
 		if y < 0 {
 			err = fmt.Errorf("class %q is none of the %d that there are%w", p.class, len(classes), ErrClass)
 		} else {
-			err = c.decode(fsys, p.file, out.image(i))
+			err = c.decode(fsys, p.file, out.image(i), &kept)
 		}
 		if err == nil {
 			out.Labels[i] = uint8(y)
@@ -227,8 +233,19 @@ func (c PictureConfig) read(fsys fs.FS, name string, list []picture, classes []s
 	return out, nil
 }
 
+// pixels counts the pixels that were decoded since garbage was last collected.
+type pixels int
+
+// decode announces a picture to be decoded.
+func (p *pixels) decode(w, h int) {
+	if *p += pixels(w * h); *p > maxPicturePixels {
+		runtime.GC()
+		*p = pixels(w * h)
+	}
+}
+
 // decode fills in the pixels of one picture. On an error it leaves them as they are.
-func (c PictureConfig) decode(fsys fs.FS, file string, into []byte) error {
+func (c PictureConfig) decode(fsys fs.FS, file string, into []byte, kept *pixels) error {
 	info, err := fs.Stat(fsys, file)
 	switch {
 	case err != nil:
@@ -253,30 +270,39 @@ func (c PictureConfig) decode(fsys fs.FS, file string, into []byte) error {
 	if head.Width < 1 || head.Height < 1 || head.Width > maxPicturePixels/head.Height {
 		return fmt.Errorf("has %d×%d pixels, want 1 to %d", head.Width, head.Height, maxPicturePixels)
 	}
+	kept.decode(head.Width, head.Height)
 	src, _, err := image.Decode(bytes.NewReader(raw))
 	if err != nil {
 		return err
 	}
-	flat := image.NewRGBA(image.Rect(0, 0, src.Bounds().Dx(), src.Bounds().Dy()))
-	draw.Draw(flat, flat.Rect, src, src.Bounds().Min, draw.Src)
-	c.shrink(flat, into)
+	c.shrink(src, into)
 	return nil
 }
 
 // shrink brings a picture to the public size: each pixel is the mean over its area, in integers,
 // so that it is the same on all machines.
-func (c PictureConfig) shrink(src *image.RGBA, into []byte) {
+func (c PictureConfig) shrink(src image.Image, into []byte) {
 	// 1024 times 25 million does not fit into 32 bits.
-	w, h, wide, high := int64(src.Rect.Dx()), int64(src.Rect.Dy()), int64(c.Width), int64(c.Height)
+	w, h, wide, high := int64(src.Bounds().Dx()), int64(src.Bounds().Dy()), int64(c.Width), int64(c.Height)
+	var strip image.RGBA // the source's rows that a row of the result needs
 	for y := range high {
+		first, end := y*h/high, ((y+1)*h+high-1)/high
+		if rows := image.Rect(0, int(first), int(w), int(end)); rows != strip.Rect {
+			if n := 4 * int(w) * rows.Dy(); n > cap(strip.Pix) {
+				strip.Pix = make([]byte, n)
+			}
+			strip.Rect, strip.Stride = rows, 4*int(w)
+			strip.Pix = strip.Pix[:strip.Stride*rows.Dy()]
+			draw.Draw(&strip, rows, src, src.Bounds().Min.Add(rows.Min), draw.Src)
+		}
 		for x := range wide {
 			var sum [3]uint64
 			// In units of 1/wide and 1/high of a source pixel this area is w × h.
-			for v := y * h / high; v*high < (y+1)*h; v++ {
+			for v := first; v < end; v++ {
 				tall := min((v+1)*high, (y+1)*h) - max(v*high, y*h)
 				for u := x * w / wide; u*wide < (x+1)*w; u++ {
 					area := uint64(tall) * uint64(min((u+1)*wide, (x+1)*w)-max(u*wide, x*w))
-					px := src.Pix[v*int64(src.Stride)+4*u:]
+					px := strip.Pix[(v-first)*int64(strip.Stride)+4*u:]
 					for k := range sum {
 						sum[k] += area * uint64(px[k])
 					}

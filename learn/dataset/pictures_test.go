@@ -254,6 +254,30 @@ func TestOnePictureChangesNoOther(t *testing.T) {
 	}
 }
 
+// A picture takes the memory of its pixels once, and those of pictures before it are collected.
+func TestPicturesTakeMemoryOnce(t *testing.T) {
+	const side = 2500
+	one := pngOf(t, image.NewGray(image.Rect(0, 0, side, side)))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, _, err := ReadPictures(fstest.MapFS{"train/a/1.png": one, "train/b/1.png": one, "test/a/1.png": one, "test/b/1.txt": one}, "x", PictureConfig{Width: 28, Height: 28}); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; used > 3*(side*side+2<<20) {
+		t.Errorf("%d bytes were allocated for 3 pictures of %d pixels", used, side*side)
+	}
+	var kept pixels
+	kept.decode(5000, 2500)
+	kept.decode(5000, 2500)
+	runtime.ReadMemStats(&before)
+	kept.decode(1000, 1000)
+	runtime.ReadMemStats(&after)
+	if after.NumGC == before.NumGC || kept != 1000*1000 {
+		t.Errorf("garbage is not collected after %d pixels", 2*5000*2500)
+	}
+}
+
 func TestReadPicturesRefuses(t *testing.T) {
 	dot := pngOf(t, image.NewGray(image.Rect(0, 0, 1, 1)))
 	for want, files := range map[string]fstest.MapFS{

@@ -60,9 +60,11 @@ type Bin struct {
 	Interval
 }
 
-// BinNames returns the names of the bins: categories, or [lower, upper), the last one closed.
+// BinNames returns the names of the bins: categories, or [lower, upper), the last one closed. Long
+// edges are rounded, to as few digits as keep them apart.
 func (a Answer) BinNames() []string {
 	names := make([]string, len(a.Bins))
+	digits := a.edgeDigits()
 	for i, b := range a.Bins {
 		switch {
 		case b.Category != nil && *b.Category == Others:
@@ -70,20 +72,43 @@ func (a Answer) BinNames() []string {
 		case b.Category != nil:
 			names[i] = *b.Category
 		case b.Lower != nil && b.Upper != nil && i == len(a.Bins)-1:
-			names[i] = "[" + edge(*b.Lower) + ", " + edge(*b.Upper) + "]"
+			names[i] = "[" + edge(*b.Lower, digits) + ", " + edge(*b.Upper, digits) + "]"
 		case b.Lower != nil && b.Upper != nil:
-			names[i] = "[" + edge(*b.Lower) + ", " + edge(*b.Upper) + ")"
+			names[i] = "[" + edge(*b.Lower, digits) + ", " + edge(*b.Upper, digits) + ")"
 		}
 	}
 	return names
 }
 
-// edge writes an edge of bins in full, so that no two are alike.
-func edge(x float64) string {
-	if short := strconv.FormatFloat(x, 'f', -1, 64); len(short) <= 17 {
-		return short
+// edgeDigits is the number of digits with which edges are written. All are needed if no edge is long.
+func (a Answer) edgeDigits() int {
+	const all, few, long = 17, 4, 9
+	for digits := few; digits < all; digits++ {
+		short, apart := true, true
+		for _, b := range a.Bins {
+			if b.Lower == nil || b.Upper == nil {
+				return all
+			}
+			short = short && len(edge(*b.Lower, all)) <= long && len(edge(*b.Upper, all)) <= long
+			apart = apart && edge(*b.Lower, digits) != edge(*b.Upper, digits)
+		}
+		if short {
+			return all
+		}
+		if apart {
+			return digits
+		}
 	}
-	return strconv.FormatFloat(x, 'g', -1, 64)
+	return all
+}
+
+// edge writes an edge of bins, rounded to so many digits.
+func edge(x float64, digits int) string {
+	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'g', digits, 64), 64)
+	if text := strconv.FormatFloat(rounded, 'f', -1, 64); len(text) <= 12 {
+		return text
+	}
+	return strconv.FormatFloat(rounded, 'g', -1, 64)
 }
 
 // Quantile is the value at a rank: about a share Rank of all values lies below it. The question's

@@ -105,6 +105,29 @@ func TestAnswerRefuses(t *testing.T) {
 	}
 }
 
+// Names of bins are short, and no two are alike.
+func TestBinNames(t *testing.T) {
+	for _, test := range []struct {
+		edges []float64
+		want  string
+	}{
+		{[]float64{0, .1, .2}, "[0, 0.1) [0.1, 0.2]"},
+		{[]float64{0, 1. / 3, 2. / 3, 1}, "[0, 0.3333) [0.3333, 0.6667) [0.6667, 1]"},
+		{[]float64{-1000000, 12345.5, 1e9}, "[-1000000, 12350) [12350, 1000000000]"},
+		{[]float64{1e15, 1e15 + 1, 1e15 + 2}, "[1e+15, 1.000000000000001e+15) [1.000000000000001e+15, 1.000000000000002e+15]"},
+		{[]float64{100, 100 + 1./3, 100 + 2./3}, "[100, 100.3) [100.3, 100.7]"},
+		{[]float64{100, 100.001 + 1e-10, 100.002}, "[100, 100.001) [100.001, 100.002]"},
+	} {
+		a := Answer{Bins: make([]Bin, len(test.edges)-1)}
+		for i := range a.Bins {
+			a.Bins[i] = Bin{Lower: &test.edges[i], Upper: &test.edges[i+1]}
+		}
+		if got := strings.Join(a.BinNames(), " "); got != test.want {
+			t.Errorf("%v: %s, want %s", test.edges, got, test.want)
+		}
+	}
+}
+
 // The JSON of answers has the names that the commands promise.
 func TestAnswerJSON(t *testing.T) {
 	law, err := OfCurator(1, 100, 50, true)

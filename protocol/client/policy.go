@@ -72,12 +72,14 @@ type Policy struct {
 	Count bool
 	// MaxModelBytes is the largest model that is downloaded; 0: 64 MiB.
 	MaxModelBytes int64
-	// MaxRound is the longest time until a deadline; 0: a day.
-	MaxRound time.Duration
+	// MaxRound is the longest time until a deadline; 0: a day. MinRound is the shortest; 0: none. In short rounds
+	// a gradient may be late, and is reported as 0.
+	MaxRound, MinRound time.Duration
 	// Skew is the largest difference between clocks; 0: two minutes.
 	Skew time.Duration
-	// MaxWork is the longest time that checking a task's noise may take, and that finding the
-	// seeds of a report may take on average, at seedSpeed; 0: 30 s.
+	// MaxWork is the longest time that checking a task's noise may take, that finding the seeds of a report
+	// may take on average, at seedSpeed, and that all messages of a report may take, as measured
+	// for one of them; 0: 30 s.
 	MaxWork time.Duration
 }
 
@@ -133,8 +135,10 @@ func (p Policy) Check() (Policy, error) {
 		return p, fmt.Errorf("client: policy: %d colluders must be fewer than the smallest crowd of %d", p.Colluders, p.MinReports)
 	case p.Suite != 0 && p.Suite != wire.X25519 && p.Suite != wire.X25519MLKEM768:
 		return p, fmt.Errorf("client: policy: unknown suite %d", p.Suite)
-	case p.MaxModelBytes < 0 || p.MaxRound < 0 || p.Skew < 0 || p.MaxWork < 0:
+	case p.MaxModelBytes < 0 || p.MaxRound < 0 || p.MinRound < 0 || p.Skew < 0 || p.MaxWork < 0:
 		return p, fmt.Errorf("client: policy: sizes and times must not be negative")
+	case p.MinRound > p.MaxRound:
+		return p, fmt.Errorf("client: policy: the shortest round, %v, is longer than the longest, %v", p.MinRound, p.MaxRound)
 	}
 	for _, t := range p.Trusts {
 		if !t.Is(dp.InEvents) {
@@ -252,6 +256,15 @@ func (t *Terms) agree(ctx context.Context) *Refused {
 	return nil
 }
 
+// Affordable refuses a task of which making one message took each: all messages of a report would take longer
+// than MaxWork. What was measured must not depend on data.
+func (t *Terms) Affordable(each time.Duration) error {
+	if m := t.Task.PerClient(); float64(m)*each.Seconds() > t.Policy.MaxWork.Seconds() {
+		return Refuse(CausePolicy, "to make the %d messages of a report takes some %.3g s, above %v", m, float64(m)*each.Seconds(), t.Policy.MaxWork).In(t.ID, 0)
+	}
+	return nil
+}
+
 // seedSpeed is the number of values of seeds that a slow processor expands in a second.
 const seedSpeed = 5e7
 
@@ -306,6 +319,8 @@ func (t *Terms) admit(ann wire.Announcement, e wire.Enrolment, now time.Time) *R
 		return Refuse(CauseClock, "opens in %v", opens.Sub(now))
 	case deadline.Sub(now) > p.MaxRound || deadline.Sub(opens) > p.MaxRound:
 		return Refuse(CauseClock, "the deadline is %v off, at most %v", deadline.Sub(opens), p.MaxRound)
+	case deadline.Sub(now) < p.MinRound || deadline.Sub(opens) < p.MinRound:
+		return Refuse(CauseClock, "the deadline is %v off, at least %v", min(deadline.Sub(now), deadline.Sub(opens)), p.MinRound)
 	}
 	if err := t.Reporter.Check(ann); err != nil {
 		return Refuse(CauseMechanism, "%v", err)

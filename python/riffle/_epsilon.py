@@ -35,7 +35,8 @@ class Bound(NamedTuple):
 
     @classmethod
     def _of(cls, document: Mapping[str, Any]) -> "Bound":
-        return cls(**{field: document[field] for field in cls._fields if field in document})
+        given = {field: document[field] for field in cls._fields if field in document}
+        return cls(**{field: real(value) if field in ("eps", "delta", "order") else value for field, value in given.items()})
 
     def __repr__(self) -> str:
         if self.eps is None:
@@ -43,6 +44,15 @@ class Bound(NamedTuple):
         sign = {"upper": "<=", "lower": ">="}.get(self.kind, "about")
         figure = digits(self.eps, up=self.kind != "lower")
         return f"<{self.method}: epsilon {sign} {figure} at delta = {self.delta:g}, {self.status}>"
+
+
+def real(value: Any) -> Optional[float]:
+    """Return a number of riffle's JSON, where 1 may be a whole number and "inf" is infinite, as a float; None stays None.
+
+    >>> real(1), real("inf"), real(None)
+    (1.0, inf, None)
+    """
+    return None if value is None else float(value)
 
 
 def digits(value: float, up: bool = True) -> str:
@@ -64,7 +74,7 @@ class Epsilon:
     ``upper`` is the tightest proved upper bound, ``lower`` the largest proved lower bound (each
     None if there is none), ``bounds`` lists all of them in riffle's order, ``query`` is the
     question as riffle understood it and ``document`` the whole of ``riffle eps --json``.
-    ``float(answer)`` is the proved upper ε.
+    ``float(answer)`` is the proved upper ε, or for a question about δ the proved upper δ.
 
     >>> import riffle
     >>> answer = riffle.epsilon("all", eps0=2.5, n=60000, rounds=160, delta=1e-5)
@@ -82,10 +92,16 @@ class Epsilon:
         self.lower: Optional[Bound] = Bound._of(document["lower"]) if document.get("lower") else None
         self._flags = list(flags)
 
+    @property
+    def asks_delta(self) -> bool:
+        """Whether δ is asked for, at a given ε."""
+        return "eps" in self.query and "delta" not in self.query
+
     def __float__(self) -> float:
-        if self.upper is None or self.upper.eps is None:
+        value = None if self.upper is None else self.upper.delta if self.asks_delta else self.upper.eps
+        if value is None:
             raise Error("no proved bound")
-        return self.upper.eps
+        return value
 
     def __getitem__(self, method: str) -> Bound:
         for bound in self.bounds:
@@ -160,22 +176,21 @@ class Epsilon:
         name, points = over.partition("=")[0], self.curve(over)
         if ax is None:
             ax = plt.subplots()[1]
-        asks_delta = "eps" in self.query and "delta" not in self.query
         for label in bounds:
-            pairs = [(float(p.query[name]), p._value(label, asks_delta)) for p in points]
+            pairs = [(float(p.query[name]), p._value(label)) for p in points]
             drawn = [(x, y) for x, y in pairs if y is not None]
             if drawn:
                 ax.plot([x for x, _ in drawn], [y for _, y in drawn], label=label, color="black" if label == "upper" else None, linestyle="--" if label == "lower" else "-")
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_xlabel(name)
-        ax.set_ylabel("δ" if asks_delta else "ε")
+        ax.set_ylabel("δ" if self.asks_delta else "ε")
         ax.legend()
         return ax
 
-    def _value(self, label: str, asks_delta: bool) -> Optional[float]:
+    def _value(self, label: str) -> Optional[float]:
         bound = {"upper": self.upper, "lower": self.lower}[label] if label in ("upper", "lower") else self[label]
-        return None if bound is None else bound.delta if asks_delta else bound.eps
+        return None if bound is None else bound.delta if self.asks_delta else bound.eps
 
     def _picture(self, over: str, bounds: Sequence[str]) -> Picture:
         kept = self._without(over)[1]
@@ -256,8 +271,9 @@ class Plan:
 
     @property
     def value(self) -> float:
-        """The quantity that was solved for."""
-        return self.solution[self.solve]  # type: ignore[no-any-return]
+        """The quantity that was solved for: a whole number for ``k``, ``rounds`` and ``noise-bits``."""
+        value = self.solution[self.solve]
+        return value if self.solve in ("k", "rounds", "noise-bits") else float(value)  # type: ignore[no-any-return]
 
     @property
     def design(self) -> Dict[str, Any]:

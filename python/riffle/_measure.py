@@ -26,7 +26,7 @@ class Interval(NamedTuple):
 
     @classmethod
     def _of(cls, document: Mapping[str, Any], value: str = "value") -> "Interval":
-        return cls(document[value], *(document[end] for end in cls._fields[1:]))
+        return cls(*(float(document[field]) for field in (value, *cls._fields[1:])))
 
     def __float__(self) -> float:
         return self.value
@@ -48,7 +48,7 @@ class Measured:
         self.document = document
         self.measure: str = document["measure"]
         self.epsilon: float = float(document["epsilon"])
-        self.delta: float = document["delta"]
+        self.delta: float = float(document["delta"])
         ledger = document.get("ledger")
         self.spent: Optional[float] = float(ledger["epsilon"]) if ledger else None
         self.numbers: Dict[Any, Interval] = dict(_numbers(document))

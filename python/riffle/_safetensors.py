@@ -10,8 +10,9 @@ import numpy as np
 from . import _files
 from .errors import Error
 
-# The longest header that is read, in bytes; riffle's own limit.
-MAX_HEADER = 100 << 20
+# The longest header that is read, in bytes, and the most tensors, which may be empty; riffle's own limits.
+MAX_HEADER = 16 << 20
+MAX_ENTRIES = 1 << 16
 
 _TYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1",
@@ -43,6 +44,8 @@ def loads(document: bytes) -> Tuple[Dict[str, "np.ndarray[Any, Any]"], Dict[str,
     if not isinstance(header, dict):
         raise Error("safetensors: the header is no object")
     metadata = header.pop("__metadata__", {})
+    if len(header) > MAX_ENTRIES:
+        raise Error(f"safetensors: {len(header)} tensors, at most {MAX_ENTRIES}")
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
         raise Error("safetensors: metadata must be texts")
     data = memoryview(document)[8 + length :]

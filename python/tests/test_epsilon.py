@@ -160,3 +160,18 @@ def test_plans():
     assert float(riffle.epsilon(eps0=2, n=60000, rounds=rounds.value + 1, delta=1e-5, bounds="best")) > 1
     with pytest.raises(riffle.UsageError, match="solve"):
         riffle.plan(1, 1e-5, 60000, solve="luck")
+
+
+def test_numbers_are_floats():
+    nothing = riffle.epsilon("check-in", eps0=2, n=1000, gamma=1e-9, rounds=10, delta=1e-5)
+    assert type(float(nothing)) is float and float(nothing) == 0 and type(nothing.upper.eps) is float
+    whole = riffle.epsilon("all", eps0=1, n=1, delta=1e-5, bounds="best")
+    assert float(whole) <= 1 and type(whole.upper.eps) is float
+    for bound in nothing:
+        assert bound.eps is None or type(bound.eps) is float
+
+
+def test_float_of_a_question_about_delta():
+    answer = riffle.epsilon("all", eps0=1, n=1000, eps=1, bounds="best")
+    assert float(answer) == answer.upper.delta < 1
+    assert type(float(riffle.epsilon("all", eps0=1, n=1000, eps=0.01, bounds="best"))) is float

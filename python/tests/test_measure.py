@@ -89,3 +89,12 @@ def test_mistakes_of_types(table):
             riffle.measure(data=table, **arguments)
     assert list(riffle.measure("histogram", table, "age", categories=[20, 21]).numbers) == ["20", "21"]
     assert "age" in riffle.measure("linear_regression", table, "pay", range=(0, 2000), features={"age": (0, 100)}, epsilon=5).numbers
+
+
+def test_numbers_are_floats(tmp_path):
+    table = tmp_path / "ones.csv"
+    table.write_text("x,k\n" + "1,a\n" * 300)
+    for seed in range(1, 6):
+        answer = riffle.measure("count", str(table), where=["x>=1"], seed=seed)
+        assert type(float(answer)) is float
+        assert all(type(v) is float for number in answer.numbers.values() for v in number)

@@ -3,6 +3,7 @@ package measure
 import (
 	"fmt"
 	"math"
+	"math/big"
 	"strconv"
 	"strings"
 
@@ -189,16 +190,31 @@ func parseBins(text string) ([]float64, error) {
 	if !ok || err != nil || errCount != nil || n < 1 || n > mostBins {
 		return nil, fmt.Errorf("%q must be LOW..HIGH:COUNT with two finite numbers, the lower one first, and 1 to %d bins, as 0..100:20", text, mostBins)
 	}
+	return equalBins(low, high, n), nil
+}
+
+// equalBins returns the edges of n equal bins. Each is the float64 nearest to the edge of the decimals low and high,
+// which is the float64 of a cell that holds the edge's decimal: so the cell lies in the bin that begins there.
+func equalBins(low, high float64, n int64) []float64 {
+	exact := func(v float64) *big.Rat {
+		r, _ := new(big.Rat).SetString(strconv.FormatFloat(v, 'g', -1, 64)) // always a decimal
+		return r
+	}
+	from := exact(low)
+	width := new(big.Rat).Sub(exact(high), from)
+	// edge i = (from's numerator · n · width's denominator + i · width's numerator · from's denominator) / (n · both denominators)
+	count := big.NewInt(n)
+	at := new(big.Int).Mul(from.Num(), width.Denom())
+	at.Mul(at, count)
+	step := new(big.Int).Mul(width.Num(), from.Denom())
+	denominator := new(big.Int).Mul(from.Denom(), width.Denom())
+	denominator.Mul(denominator, count)
 	edges := make([]float64, n+1)
 	for i := range edges {
-		share := float64(i) / float64(n)
-		edges[i] = float64(low*(1-share)) + float64(high*share)
-		if whole := float64(low) + float64((high-low)*float64(i))/float64(n); i > 0 && whole == math.Trunc(whole) {
-			edges[i] = whole // 15, not 15.000000000000002
-		}
+		edges[i], _ = new(big.Rat).SetFrac(at, denominator).Float64()
+		at.Add(at, step)
 	}
-	edges[0], edges[n] = low, high
-	return edges, nil
+	return edges
 }
 
 // numbers reads numbers joined by commas.

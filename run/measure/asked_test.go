@@ -2,8 +2,10 @@ package measure
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -85,6 +87,26 @@ func TestBinsRise(t *testing.T) {
 		low, high, _ := parseRange(text[:strings.Index(text, ":")])
 		if edges[0] != low || edges[len(edges)-1] != high || !slices.IsSorted(edges) || len(slices.Compact(slices.Clone(edges))) != len(edges) {
 			t.Errorf("%s has the edges %v", text, edges)
+		}
+	}
+}
+
+// A cell with the decimal of an edge lies in the bin that begins there.
+func TestBinsBeginAtDecimals(t *testing.T) {
+	for _, test := range []struct {
+		bins  string
+		tenth int // the bins are this many tenths wide, from 0
+		n     int
+	}{{"0..1.2:12", 1, 12}, {"0..10:100", 1, 100}, {"0..3:10", 3, 10}, {"0..0.7:7", 1, 7}} {
+		edges, err := parseBins(test.bins)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range test.n + 1 {
+			decimal := fmt.Sprintf("%d.%d", i*test.tenth/10, i*test.tenth%10)
+			if v, _ := strconv.ParseFloat(decimal, 64); edges[i] != v {
+				t.Errorf("bins %s: edge %d is %v, want %s", test.bins, i, edges[i], decimal)
+			}
 		}
 	}
 }

@@ -46,19 +46,14 @@ func (c LearningConfig) regression() bool {
 	return err == nil && !loss.Binary
 }
 
-// readCSV reads the file as the configuration says, with the given classes; nil: those in the
-// file.
-func (c Config) readCSV(classes []string, blanks bool) (*dataset.CSV, error) {
-	return c.readTable(dataset.CSVConfig{Regression: c.regression(), Classes: classes, Blanks: blanks})
-}
-
-// readTable reads the file with the columns that the configuration declares.
+// readTable reads the file with the columns that the configuration declares. Of config it takes what does not
+// follow from the configuration.
 func (c Config) readTable(config dataset.CSVConfig) (*dataset.CSV, error) {
 	declared, err := c.declared()
 	if err != nil {
 		return nil, err
 	}
-	declared.Regression, declared.Classes = config.Regression, config.Classes
+	declared.Classes, declared.Features = config.Classes, config.Features
 	declared.Unlabelled, declared.Blanks = config.Unlabelled, config.Blanks
 	config = declared
 	if config.Unlabelled {
@@ -114,7 +109,7 @@ func (c Config) loadCSV() (*Data, error) {
 	if err := c.declare(&declared); err != nil {
 		return nil, err
 	}
-	file, err := c.readCSV(declared.Classes, false)
+	file, err := c.readTable(dataset.CSVConfig{Classes: declared.Classes})
 	if err != nil {
 		return nil, err
 	}

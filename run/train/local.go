@@ -183,7 +183,7 @@ func (c Config) localImages(d document) (*Data, error) {
 }
 
 func (c Config) localCSV(d document) (t *dataset.Table, columns []string, odd, err error) {
-	file, err := c.readCSV(d.classes, true)
+	file, err := c.readTable(dataset.CSVConfig{Classes: d.classes, Features: d.columns, Blanks: true})
 	if err != nil {
 		return nil, nil, nil, err
 	}

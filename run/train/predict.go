@@ -23,7 +23,7 @@ func (s *Stored) Predict(data string, workers int) ([][]string, error) {
 	if !c.isCSV() {
 		return nil, inputError("data %s: the model takes a table, a .csv file", data)
 	}
-	file, err := c.readTable(dataset.CSVConfig{Unlabelled: true})
+	file, err := c.readTable(dataset.CSVConfig{Unlabelled: true, Features: s.columns})
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -85,6 +86,18 @@ func TestPredictClasses(t *testing.T) {
 		if !slices.Equal(again[i], rows[i]) {
 			t.Fatalf("row %d without its label: %q, want %q", i, again[i], rows[i])
 		}
+	}
+	// Columns are taken by name: in another order, with others beside them.
+	turned := []string{"comment,spent,city,age"}
+	for i, line := range unlabelled[1:] {
+		cells := strings.Split(line, ",")
+		turned = append(turned, strings.Join([]string{fmt.Sprint("no ", i), cells[3], cells[2], cells[1]}, ","))
+	}
+	if err := os.WriteFile(other, []byte(strings.Join(turned, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if again, err = stored.Predict(other, 1); err != nil || !slices.EqualFunc(again, rows, slices.Equal) {
+		t.Errorf("other columns, in another order: %v, or other predictions", err)
 	}
 	for _, bad := range []struct{ data, want string }{
 		{"mnist", "the model takes a table"},

@@ -271,7 +271,7 @@ func (s *Stored) table(c Config, workers int, out *Tested) (*dataset.Table, erro
 		}
 		return table, nil
 	}
-	file, err := c.readCSV(nil, false)
+	file, err := c.readTable(dataset.CSVConfig{Features: s.columns})
 	if err != nil {
 		return nil, err
 	}

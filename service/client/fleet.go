@@ -26,6 +26,7 @@ type Fleet struct {
 	counter *client.Counter
 	members []*member
 	compute chan struct{} // a slot for each report that is being made
+	models  chan struct{} // a slot for each gradient that is computed ahead of its report
 	flight  chan struct{} // a slot for each request that is under way
 
 	enrolled enrolled
@@ -67,7 +68,8 @@ type member struct {
 	session   session
 	over      *client.Refused // why it takes part no more; nil: it does
 
-	asking chan struct{} // a slot for the request for a session
+	asking    chan struct{} // a slot for the request for a session
+	computing chan struct{} // a slot for the gradient that is computed: one that is late may still be
 }
 
 // opened is the data that a member's source gave for a task.
@@ -94,7 +96,7 @@ func NewFleet(c JoinConfig, members []Member) (f *Fleet, err error) {
 	checking, accepted := make(chan struct{}, 1), make(chan struct{}, max(mostAccepted, len(c.Tasks)))
 	secure := func(wire.ID, int64) rng.Source { return rng.Secure() }
 	f = &Fleet{config: c, counter: &client.Counter{Accountant: c.Accountant}, coin: secure, noise: secure,
-		compute: make(chan struct{}, c.Workers), flight: make(chan struct{}, c.Connections), checking: checking, accepted: accepted, most: mostTasks, remembered: day,
+		compute: make(chan struct{}, c.Workers), models: make(chan struct{}, c.Workers), flight: make(chan struct{}, c.Connections), checking: checking, accepted: accepted, most: mostTasks, remembered: day,
 		count: snapshot{Reports: map[string]int64{}, Declined: map[client.Cause]int64{}, Refusals: map[wire.Reason]int64{}}}
 	f.cache.base, f.cache.every, f.cache.held = c.Cache, directEvery, heldBack
 	f.coordinators = append([]string{c.Coordinator}, c.Coordinators...)
@@ -108,7 +110,7 @@ func NewFleet(c JoinConfig, members []Member) (f *Fleet, err error) {
 			return nil, fmt.Errorf("client: member %d has the credential of another member", i)
 		}
 		seen[id] = true
-		f.members = append(f.members, &member{credential: m.Credential, id: id, source: m.Source, gradients: map[[32]byte]opened{}, purses: map[[32]byte]*purse{}, asking: make(chan struct{}, 1)})
+		f.members = append(f.members, &member{credential: m.Credential, id: id, source: m.Source, gradients: map[[32]byte]opened{}, purses: map[[32]byte]*purse{}, asking: make(chan struct{}, 1), computing: make(chan struct{}, 1)})
 	}
 	if f.book, err = openBook(c.Store); err != nil {
 		return nil, err
@@ -370,10 +372,14 @@ func (f *Fleet) consider(ctx context.Context, task wire.Task) (*client.Terms, er
 	}
 	begun := time.Now()
 	t, err := f.config.Policy.Agree(ctx, task)
+	if err == nil {
+		err = t.Affordable(messageTime(ctx, t))
+	}
 	if err != nil {
 		f.refusedTime += time.Since(begun)
+		return nil, err
 	}
-	return t, err
+	return t, nil
 }
 
 // takes says whether a member could still take part in a task.

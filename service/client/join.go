@@ -48,7 +48,7 @@ type closer interface {
 }
 
 // asker is a Source whose gradients come from elsewhere, such as another program, which may fail
-// or take any time. Open returns no gradient. Ask is called once for each round that the client
+// or take any time. If Open returns no gradient, Ask is called once for each round that the client
 // takes part in, and returns the gradient at theta, or why there is none: the client then reports
 // a gradient of 0. The answer is the client's memory then. After JoinConfig.Answer ctx ends and an
 // answer does not count any more. The report is made then, not sooner, so that its time shows
@@ -121,12 +121,13 @@ type JoinConfig struct {
 	Tasks [][32]byte
 	// Spread is the longest that a report is held back. It leaves at a uniform time, so
 	// that its time does not reveal how long it took to make. 0: a tenth of the time to
-	// the deadline, at most a minute; negative: reports leave at once. At most half of that time, and with an Answer a quarter.
+	// the deadline, at most a minute; negative: reports leave at once. At most a quarter of that time.
 	Spread time.Duration
-	// Answer is the time for a gradient that a source asks for elsewhere (a source with a method
-	// Ask(ctx, task, round, theta)). Reports are made when it is over, and leave within Spread
-	// after they must all be made. It is at most half of the time to the deadline. 0: a quarter
-	// of that time, at most two minutes.
+	// Answer is the time for a gradient, which depends on the data. Reports are made when it is over, and
+	// leave within Spread after they must all be made; a gradient that is late is reported as 0. Where
+	// reports leave at once it is for gradients only that a source asks for elsewhere (a source with a
+	// method Ask(ctx, task, round, theta)). It is at most half of the time to the deadline. 0: a quarter of that
+	// time, at most two minutes, or 10 s for gradients that are computed here.
 	Answer time.Duration
 	// Prepare asks for all sessions at once when a task is agreed to, instead of spreading the
 	// requests over the first round. The shuffler then sees which clients agreed, including

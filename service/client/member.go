@@ -31,8 +31,8 @@ const mostSealed = 4096
 const mostWaiting = 1 << 30
 
 // atOnce returns how many members take part in a round at a time. The others begin later.
-func atOnce(asks bool, dim int) int {
-	if !asks {
+func atOnce(waits bool, dim int) int {
+	if !waits {
 		return mostSealed
 	}
 	return max(1, min(mostSealed, mostWaiting/(4*dim)))
@@ -63,8 +63,11 @@ func (r *rounds) runMembers(ctx context.Context, o announced) error {
 	// A late model must not make reports too late, nor must an answer's time, which is up to half of
 	// what is left.
 	most := time.Until(deadline) / 2
-	asks := slices.ContainsFunc(f.members, func(m *member) bool { _, asks := m.source.(asker); return asks })
-	if asks {
+	waits := slices.ContainsFunc(f.members, func(m *member) bool {
+		gradient, err := m.open(r.terms)
+		return err == nil && f.waits(gradient)
+	})
+	if waits {
 		most /= 2
 	}
 	spread = min(spread, most)
@@ -88,7 +91,7 @@ func (r *rounds) runMembers(ctx context.Context, o announced) error {
 	var mu sync.Mutex
 	var failed error
 	left := false // whether a report was charged and not answered
-	slots := make(chan struct{}, atOnce(asks, r.terms.Mechanism.Facts().Dim))
+	slots := make(chan struct{}, atOnce(waits, r.terms.Mechanism.Facts().Dim))
 	for _, t := range times {
 		select {
 		case slots <- struct{}{}:
@@ -178,13 +181,17 @@ func (r *rounds) runMember(ctx context.Context, t sendTime, o announced, watched
 		return false, nil
 	}
 	var row []float32
-	if source, ok := m.source.(asker); ok {
-		if row, t.at, err = r.ask(ctx, source, t, o); err != nil {
+	if f.waits(gradient) {
+		if row, t.at, err = r.ask(ctx, m, gradient, t, o); err != nil {
 			notify(Lost, err)
 			return false, nil
 		}
+		gradient = nil // what is late does not count
 	}
 	sealed, receipts, err := r.seal(ctx, m, gradient, row, o, session, tokens)
+	if err == nil {
+		err = ctx.Err() // nothing is charged once the process is told to end, or the round is over
+	}
 	if err != nil {
 		notify(Lost, err)
 		return false, nil
@@ -331,6 +338,9 @@ func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, row []f
 	report := wire.Report{Announcement: digest, Client: m.id}
 	rand.Read(report.ID[:])
 	for j := range messages {
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
 		if j > 0 {
 			reporter.Again(src, grad, w.report)
 		}

@@ -25,6 +25,7 @@ type rounds struct {
 	coming *download      // a model that has not come whole; nil: none
 	queue  chan announced // rounds that the clients have yet to decide on
 	work   sync.Pool      // a pool of *work
+	late   sync.WaitGroup // for gradients that are computed, perhaps too late
 	over   func()         // called when no more rounds are asked for
 	making time.Duration  // from the end of an answer's time until reports leave
 	leader atomic.Int32   // index of the coordinator that led the task last
@@ -53,7 +54,7 @@ func (r *rounds) run(ctx context.Context) error {
 		// Reports of all rounds have one shape.
 		return &work{report: r.terms.Reporter.ForRound([32]byte{}).NewReport()}
 	}
-	r.making = r.measure()
+	r.making = r.measure(ctx)
 	// Polling never waits for clients: its timing would reveal who takes part.
 	ctx, stop := context.WithCancelCause(ctx)
 	r.queue = make(chan announced, mostQueued)
@@ -75,6 +76,7 @@ func (r *rounds) run(ctx context.Context) error {
 	r.over() // called before waiting for clients: its time must not reveal who takes part
 	close(r.queue)
 	<-done
+	r.late.Wait() // the task's data are freed after this
 	err := context.Cause(ctx)
 	stop(nil)
 	if errors.Is(err, errStore) {

@@ -17,22 +17,17 @@ func TestWaitingGradientsFitIntoMemory(t *testing.T) {
 			t.Errorf("%d at once, of %d values each, and there is room for another", n, dim)
 		}
 		if atOnce(false, dim) != mostSealed {
-			t.Error("gradients that riffle computes do not wait")
+			t.Error("where reports leave at once gradients do not wait")
 		}
 	}
 }
 
-// asking is a source that is asked and never answers.
-type asking struct{ asker }
-
-// A process that holds reports back for gradients from elsewhere measures how long reports take, with zeros.
+// A process that holds reports back measures how long reports take, with zeros.
 func TestReportsAreMeasured(t *testing.T) {
 	for spread, measures := range map[time.Duration]bool{-1: false, time.Second: true} {
 		r := newTaking(t).turn
 		r.fleet.config.Spread, r.fleet.config.Workers = spread, 1
-		r.fleet.members[0].source = asking{}
-		r.work.New = func() any { return &work{report: r.terms.Reporter.ForRound([32]byte{}).NewReport()} }
-		if took := r.measure(); took > 0 != measures {
+		if took := r.measure(t.Context()); took > 0 != measures {
 			t.Errorf("held back by %v: %v", spread, took)
 		}
 	}

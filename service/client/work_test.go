@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/rng"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	pure "github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/wire"
@@ -80,6 +81,63 @@ func TestTaskOfCostlySeedsIsRefused(t *testing.T) {
 		if c.refuse && (!errors.As(err, &refused) || refused.Cause != pure.CausePolicy || !strings.Contains(refused.Detail, "seeds")) || !c.refuse && err != nil {
 			t.Errorf("%s: error %v", name, err)
 		}
+	}
+}
+
+// manyMessages is a task whose reports take long to make, because they have many messages of many values.
+func manyMessages() wire.Task {
+	task := shuffleTask()
+	task.Name, task.Messages = "many messages", wire.MaxMessages
+	task.Mechanism = wire.Mechanism{Name: "krr", Dim: 1 << 18, Clip: 1, ClipMode: "norm", Eps0: 1e-3}
+	return task
+}
+
+// What a message takes to make counts as often as a report has messages.
+func TestMessagesAreWork(t *testing.T) {
+	terms, err := policy().Agree(t.Context(), manyMessages())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := terms.Affordable(30 * time.Second / wire.MaxMessages); err != nil {
+		t.Error(err)
+	}
+	var refused *pure.Refused
+	if err := terms.Affordable(30*time.Second/wire.MaxMessages + time.Millisecond); !errors.As(err, &refused) || refused.Cause != pure.CausePolicy || !strings.Contains(refused.Detail, "4096 messages") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A client that is told to stop while it makes a report charges nothing for it, of one message or of several, and
+// makes no further message.
+func TestStopChargesNothing(t *testing.T) {
+	for _, messages := range []int64{0, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+			defer cancel()
+			task := shuffleTask()
+			task.Messages = messages
+			w := newWorld(t, 3, task)
+			config := w.config()
+			f, err := client.NewFleet(config, w.members[:1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			made := 0
+			f.Replay(w.coins, func(id wire.ID, round int64) rng.Source {
+				made++
+				cancel()
+				return w.noise(id, round)
+			})
+			theta := make([]float32, dim)
+			w.publish(w.announcement(1, theta), theta, nil)
+			if err := errors.Join(f.Run(ctx), f.Close()); err != nil {
+				t.Fatal(err)
+			}
+			book, err := client.OpenBook(config.Directory)
+			if err != nil || made != 1 || len(book.Charged) != 0 || w.asked("POST report") != 0 {
+				t.Errorf("%d messages: %d reports begun, %d charged, %d sent, %v", messages, made, len(book.Charged), w.asked("POST report"), err)
+			}
+		})
 	}
 }
 
@@ -174,6 +232,10 @@ func TestTasksWithoutEnd(t *testing.T) {
 			tasks = append(tasks, costly(fmt.Sprint(i)))
 		}
 		run(t, tasks, func(c *client.JoinConfig) { c.Policy.MaxWork = 10 * time.Millisecond }, says("to refuse tasks has taken more than 100ms"))
+	})
+	t.Run("many messages", func(t *testing.T) {
+		// Outside of a bubble, too: a thousand million values take longer than a tenth of a second on any machine.
+		run(t, []wire.Task{manyMessages()}, func(c *client.JoinConfig) { c.Policy.MaxWork = 100 * time.Millisecond }, says("to make the 4096 messages of a report takes"))
 	})
 	t.Run("none left", func(t *testing.T) {
 		// All members are in as many tasks as they may be: nothing is worth checking.

@@ -341,9 +341,9 @@ type Client struct {
 	// or unix: and the path of a socket. Credential i is client First+i to it. A configuration with
 	// a program may be written by its owner alone.
 	Gradients string `yaml:"gradients,omitempty"`
-	// Answer is the time that the program has for its answers in a round. Reports leave after
-	// it, whenever the program answers. 0: a quarter of the time to the deadline, at most two
-	// minutes; never more than half of it.
+	// Answer is the time for a gradient in a round. Reports leave after it, whenever the program
+	// answers or the model is done. 0: a quarter of the time to the deadline, at most two
+	// minutes, or 10 s without a program; never more than half of it.
 	Answer time.Duration `yaml:"answer,omitempty"`
 	// Spread is the longest time for which a report is held back, so that nobody sees how
 	// long it took to make. 0: a tenth of the time to the deadline, at most a minute.
@@ -383,6 +383,7 @@ type Policy struct {
 	Count         bool             `yaml:"count,omitempty"`    // demand that the shuffler tells how many messages it has taken of the client
 	MaxModelBytes int64            `yaml:"max-model-bytes"`
 	MaxRound      time.Duration    `yaml:"max-round"`
+	MinRound      time.Duration    `yaml:"min-round,omitempty"` // 0: none
 	Skew          time.Duration    `yaml:"skew"`
 	MaxWork       time.Duration    `yaml:"max-work"`
 }

@@ -399,7 +399,7 @@ func (c *Client) finish(path string) (err error) {
 func (p Policy) parse() (client.Policy, error) {
 	out := client.Policy{MaxEps0: p.MaxEps0, MaxEps: p.MaxEps, MaxTaskEps: p.MaxTaskEps, Delta: p.Delta, MaxTasks: p.MaxTasks,
 		MaxLocalEps: p.MaxLocalEps, MinReports: p.MinReports, Colluders: p.Colluders, Randomizers: p.Randomizers, Measure: p.Measure, NoiseBy: p.NoiseBy,
-		Count: p.Count, MaxModelBytes: p.MaxModelBytes, MaxRound: p.MaxRound, Skew: p.Skew, MaxWork: p.MaxWork}
+		Count: p.Count, MaxModelBytes: p.MaxModelBytes, MaxRound: p.MaxRound, MinRound: p.MinRound, Skew: p.Skew, MaxWork: p.MaxWork}
 	if p.Suite != "" {
 		var err error
 		if out.Suite, err = ParseSuite(p.Suite); err != nil {

@@ -1,9 +1,6 @@
 package operate
 
 import (
-	"context"
-	"errors"
-
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/measure"
 	"github.com/riffle-dp/riffle/run/train"
@@ -42,14 +39,6 @@ func (c askedClient) Open(task wire.Task) (client.Gradient, error) {
 		return c.rows.Open(task)
 	}
 	return c.programClient.Open(task)
-}
-
-// Ask does not ask the program about a question: what Open returned answers it.
-func (c askedClient) Ask(ctx context.Context, task wire.Task, round int64, theta []float32) ([]float32, error) {
-	if roles.Question(task) != "" {
-		return nil, errors.ErrUnsupported
-	}
-	return c.programClient.Ask(ctx, task, round, theta)
 }
 
 func (c askedClient) Close(task wire.Task) { c.rows.Close(task) }

@@ -43,9 +43,11 @@ export interface Policy {
   maxModelBytes?: number;
   /** Longest time until a round's deadline, in seconds. Default: a day. */
   maxRound?: number;
+  /** Shortest time until a round's deadline, in seconds. Default: none. In short rounds a gradient may be late, and is reported as 0. */
+  minRound?: number;
   /** Largest difference between clocks, in seconds. Default: 120. */
   skew?: number;
-  /** Longest time that checking a task may take, in seconds. Default: 30. */
+  /** Longest time that checking a task, and making all messages of a report, may take, in seconds. Default: 30. */
   maxWork?: number;
 }
 
@@ -122,7 +124,7 @@ export interface Options {
   tasks?: string[];
   /** Seconds within which a report leaves at a time that is drawn. Default: a tenth of the time to the deadline, at most 60. Negative: at once. */
   spread?: number;
-  /** Seconds for a gradient; reports leave after it. Default: a quarter of the time to the deadline, at most 120. */
+  /** Seconds for a gradient; reports leave after it. Default: a quarter of the time to the deadline, at most 120, or 10 for data and row. */
   answer?: number;
   /** Called with what happens. It is for this page: what it says must not leave the browser. */
   onEvent?: (event: Event) => void;

@@ -89,6 +89,7 @@ type policy struct {
 	Count         *bool   `json:"count"`
 	MaxModelBytes int64   `json:"maxModelBytes"`
 	MaxRound      seconds `json:"maxRound"`
+	MinRound      seconds `json:"minRound"`
 	Skew          seconds `json:"skew"`
 	MaxWork       seconds `json:"maxWork"`
 }
@@ -147,7 +148,7 @@ func parseKey(whose, text string) (ed25519.PublicKey, error) {
 func (p policy) parse() (out pure.Policy, err error) {
 	out = pure.Policy{MaxEps0: p.MaxEps0, MaxEps: p.MaxEps, MaxTaskEps: p.MaxTaskEps, Delta: p.Delta, MaxTasks: p.MaxTasks, MaxLocalEps: p.MaxLocalEps,
 		MinReports: p.MinReports, Colluders: p.Colluders, Randomizers: p.Randomizers, RequireProofs: p.RequireProofs, RequireTokens: p.RequireTokens, RequireReceipts: p.Receipts, Measure: p.Measure,
-		Count: p.Count == nil || *p.Count, MaxModelBytes: p.MaxModelBytes, MaxRound: p.MaxRound.duration(), Skew: p.Skew.duration(), MaxWork: p.MaxWork.duration()}
+		Count: p.Count == nil || *p.Count, MaxModelBytes: p.MaxModelBytes, MaxRound: p.MaxRound.duration(), MinRound: p.MinRound.duration(), Skew: p.Skew.duration(), MaxWork: p.MaxWork.duration()}
 	switch p.Suite {
 	case "":
 	case "x25519":
