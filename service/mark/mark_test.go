@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -42,6 +44,33 @@ func TestFile(t *testing.T) {
 	}
 	if f.Save(Mark{Entries: 4, Digest: one}) == nil {
 		t.Error("a mark that cannot be read was replaced")
+	}
+}
+
+// Of those that make a mark at the same time one does: another one's first mark replaces none that counts
+// entries already.
+func TestMarkIsMadeOnce(t *testing.T) {
+	for trial := range 40 {
+		f := File(filepath.Join(t.TempDir(), "mark"))
+		var wg sync.WaitGroup
+		var made atomic.Int64
+		for range 3 {
+			wg.Go(func() {
+				switch err := f.Save(Mark{}); {
+				case err == nil:
+					made.Add(1)
+					if err := f.Save(Mark{Entries: 40, Digest: [32]byte{1}}); err != nil {
+						t.Error(err)
+					}
+				case !errors.Is(err, os.ErrExist) && !errors.Is(err, Err):
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if m, err := f.Load(); made.Load() != 1 || m.Entries != 40 || err != nil {
+			t.Fatalf("trial %d: made %d times, %+v, %v", trial, made.Load(), m, err)
+		}
 	}
 }
 
