@@ -33,7 +33,7 @@ func saveMark(ctx context.Context, c config.Coordinator, m ledger.Mark, s *store
 	if err != nil && !errors.Is(err, os.ErrExist) {
 		return 0, err
 	}
-	if _, err := coordinator.MarkFile(c.Mark).Load(); !errors.Is(err, mark.ErrNone) {
+	if _, err := coordinator.MarkFile(c.Mark).Load(); !errors.Is(err, store.ErrNotFound) {
 		return lost, err
 	}
 	return lost, coordinator.MarkFile(c.Mark).Save(m)
@@ -87,7 +87,7 @@ func RecoverMark(ctx context.Context, path string, clients []string) (*recovered
 // recoverMark is RecoverMark with what others were told.
 func recoverMark(ctx context.Context, c config.Coordinator, public ed25519.PublicKey, told wire.Head, clients []wire.Head) (*recovered, error) {
 	marked, err := coordinator.MarkFile(c.Mark).Load()
-	if err != nil && !errors.Is(err, mark.ErrNone) {
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, fmt.Errorf("operate: the mark is there, and cannot be read (take it away if it is damaged): %w", err)
 	}
 	if _, e := promisesOf(c).Load(); err == nil && !errors.Is(e, mark.ErrNone) {

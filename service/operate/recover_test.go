@@ -14,7 +14,6 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/coordinator"
-	"github.com/riffle-dp/riffle/service/mark"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
@@ -82,7 +81,7 @@ func TestRecoverMark(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := coordinator.MarkFile(c.Mark).Load(); !errors.Is(err, mark.ErrNone) {
+	if _, err := coordinator.MarkFile(c.Mark).Load(); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a mark was made: %v", err)
 	}
 	if err := again(heads[2], heads[3], heads[1]); err != nil {
