@@ -117,7 +117,7 @@ func (c *cluster) migrate(d *deployment) {
 			}
 			return code == exitDone
 		})
-		want(c.t, exitFailed, "was migrated", "serve", role, "--config", old)
+		want(c.t, exitRefused, "was migrated", "serve", role, "--config", old)
 		want(c.t, exitDone, `"clean": true`, "fsck", role, "--config", next, "--json")
 		d.configs[role] = next
 		c.t.Logf("moved %s: %s", role, strings.Join(strings.Fields(text), " "))

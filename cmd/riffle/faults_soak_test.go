@@ -75,7 +75,7 @@ func TestFaultMatrix(t *testing.T) {
 					for _, v := range f.victims {
 						if slices.Contains(d.roles(), v) && random.IntN(2) == 0 {
 							hit[trust+" "+v+": "+d.stage(v)]++
-							d.fsck(v)
+							d.fsckKilled(v)
 						}
 					}
 					goOn(time.Duration(random.Int64N(int64(300 * time.Millisecond))))
@@ -253,7 +253,7 @@ func TestFullStores(t *testing.T) {
 			d.look(d.api())
 			t.Logf("full in round %d, after %v; 8 s later round %d, %d void, last error %s", at+1, time.Since(begin), d.last.Round, d.last.RoundsVoid, d.last.Error)
 			d.kill(role)
-			d.fsck(role)
+			d.fsckKilled(role)
 			t.Logf("died when: %s", d.stage(role))
 			replaceInFile(t, d.configs[role], full, "max-bytes: 0")
 			d.start(role)

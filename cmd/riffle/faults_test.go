@@ -42,7 +42,7 @@ func TestKilledProcesses(t *testing.T) {
 				t.Logf("killed %v in round %d, seen %s: %v", victims, d.last.Round+1, k.phase, seen)
 				for _, v := range victims {
 					if v == k.victim && v != "clients-1" && v != operate.RoleRelay { // it has no store
-						d.fsck(v)
+						d.fsckKilled(v)
 					}
 				}
 				d.start(victims...)

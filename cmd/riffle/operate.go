@@ -14,12 +14,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/service/client"
 	"github.com/riffle-dp/riffle/service/config"
+	"github.com/riffle-dp/riffle/service/coordinator"
+	"github.com/riffle-dp/riffle/service/document"
 	"github.com/riffle-dp/riffle/service/mark"
 	"github.com/riffle-dp/riffle/service/operate"
 	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
 	"github.com/riffle-dp/riffle/service/store"
 )
+
+// mended are errors of what is stored that another start does not mend, nor time: only a person can.
+var mended = []error{ledger.ErrMark, ledger.ErrChain, mark.Err, mark.ErrDamaged, store.ErrNoLedger, store.ErrSealed, store.ErrNewer, store.ErrDamaged,
+	store.ErrClustered, document.ErrNewer, coordinator.ErrFatal, client.ErrNoLedger, client.ErrDamaged, client.ErrVersion}
 
 // operateError gives errors of configurations, stores and the operator API their exit codes.
 func operateError(err error) error {
@@ -35,7 +42,7 @@ func operateError(err error) error {
 		return text
 	}
 	switch {
-	case errors.Is(err, ledger.ErrMark), errors.Is(err, mark.Err), errors.Is(err, store.ErrNoLedger):
+	case slices.ContainsFunc(mended, func(by error) bool { return errors.Is(err, by) }):
 		return fmt.Errorf("%w%w", err, errRefused)
 	case errors.Is(err, config.ErrInvalid), errors.Is(err, store.ErrExists):
 		return usageError(err)
@@ -63,7 +70,7 @@ func (f *operatorFlags) tasks(cmd *cobra.Command, args []string, _ string) (name
 		defer cancel()
 		if resp, err := c.ListTasks(ctx, connect.NewRequest(&operatorv1.ListTasksRequest{})); err == nil {
 			for _, t := range resp.Msg.Tasks {
-				names = append(names, fmt.Sprintf("%s\t%s, round %d of %d", t.Name, t.State, t.Round, t.Rounds))
+				names = append(names, fmt.Sprintf("%s\t%s, %s", t.Name, t.State, roundsRun(t)))
 			}
 		}
 	}
@@ -91,14 +98,14 @@ func (f operatorFlags) client() (operatorv1.OperatorServiceClient, error) {
 
 func newLedger() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "ledger", Short: "Show or verify a coordinator's ledger",
+		Use: "ledger", Short: "Show or verify a coordinator's ledger, or make its lost mark again",
 		Long: `Ledger reads the budget of a population: what was charged, for which batch, and the
 cost of all of it, computed again. The coordinator must not be running, except that
 show asks a running one through its socket.`,
 		Example: "  riffle ledger verify --config docs/deploy/coordinator.yaml",
 		Args:    noArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newLedgerShow(), newLedgerVerify())
+	cmd.AddCommand(newLedgerShow(), newLedgerVerify(), newLedgerRecoverMark())
 	return cmd
 }
 
@@ -139,24 +146,70 @@ func newLedgerVerify() *cobra.Command {
 		Use: "verify", Short: "Check the ledger's chain, compare it with its high-water mark, and compute its cost again",
 		Long: `Verify exits with 0 if every entry follows the one before, the high-water mark
 agrees, and the cost, computed again, is within the budget. It exits with 3 if the
-ledger is missing, behind its mark or above the budget, and with 1 if it was changed.`,
+ledger is missing, changed, behind its mark or above the budget, which only a person
+can mend, and with 1 if the mark is behind the ledger, as a crash may leave it: the
+coordinator's next start mends that.`,
 		Example: "  riffle ledger verify --config docs/deploy/coordinator.yaml", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := operate.ReadLedger(cmd.Context(), config, false)
-			if err != nil {
+			if r == nil {
 				return operateError(err)
 			}
 			r.Lines = nil
 			if show.json {
-				return printJSON(cmd.OutOrStdout(), r)
+				return errors.Join(printJSON(cmd.OutOrStdout(), r), operateError(err))
 			}
 			p := printer{w: cmd.OutOrStdout()}
 			p.row("ledger", "%s, one chain; the mark agrees at entry %d", counted(r.Entries, "entry"), r.Marked)
 			p.row("epsilon", "%s at delta = %g (%s), of a budget of %g", roundUp(float64(r.Epsilon)), r.Delta, r.Method, r.Budget)
+			return errors.Join(p.err, operateError(err))
+		},
+	}
+	require(cmd, &config, "config", "the coordinator's configuration")
+	show.flags(cmd.Flags())
+	return cmd
+}
+
+func newLedgerRecoverMark() *cobra.Command {
+	var config string
+	var heads []string
+	var show output
+	cmd := &cobra.Command{
+		Use: "recover-mark", Short: "Make a ledger's lost high-water mark again, from what others were told",
+		Long: `Recover-mark makes the file that mark: names, or the one with .rounds after its name,
+if it is lost and the store is not. The mark tells an old copy of the store from the
+real one, so it is in no backup; without it the coordinator does not start. With
+announce-ledger: true others know how far the ledger was written: recover-mark asks the
+shuffler, which must be running, and reads copies of clients' files heads (from dir: of
+their configuration). It makes the mark only if the ledger has all that they were told
+of, and exits with 3 if not: the store is then an old copy, and what was spent since is
+not in it.
+
+The shuffler gives no batch before it was told of the charge, so its word is enough if it is
+honest and its store is not an old copy itself. Clients' files help against that: ask a few.
+
+Of a round with proofs that was open and not settled yet nobody knows what was settled
+afterwards: it ends without a step.`,
+		Example: "  riffle ledger recover-mark --config docs/deploy/coordinator.yaml --heads client-1.heads --heads client-2.heads",
+		Args:    noArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := operate.RecoverMark(cmd.Context(), config, heads)
+			if err != nil {
+				return operateError(err)
+			}
+			if show.json {
+				return printJSON(cmd.OutOrStdout(), r)
+			}
+			p := printer{w: cmd.OutOrStdout()}
+			p.row("mark", "at entry %d, %.16s", r.Entries, r.Digest)
+			p.row("told", "the shuffler of %s, clients of %d", counted(r.Shuffler, "entry"), r.Clients)
+			if r.Lost > 0 {
+				p.row("open", "%s with proofs will end without a step", counted(r.Lost, "round"))
+			}
 			return p.err
 		},
 	}
 	require(cmd, &config, "config", "the coordinator's configuration")
+	cmd.Flags().StringArrayVar(&heads, "heads", nil, "copy of a client's file heads; may be repeated")
 	show.flags(cmd.Flags())
 	return cmd
 }

@@ -81,7 +81,7 @@ func TestKilledQuestions(t *testing.T) {
 			seen := d.phase(0, p.name, patience)
 			goOn(time.Duration(random.Int64N(int64(p.span))))
 			d.kill(operate.RoleCoordinator)
-			d.fsck(operate.RoleCoordinator)
+			d.fsckKilled(operate.RoleCoordinator)
 			d.start(operate.RoleCoordinator)
 			answers[d.task] = string(answer(d.task))
 			t.Logf("%s, killed while %s (seen %v): %.60s…", kind, p.name, seen, answers[d.task])

@@ -106,26 +106,26 @@ func TestWhatIsNotBelieved(t *testing.T) {
 			if err := os.WriteFile(found[0], b, 0o600); err != nil {
 				t.Fatal(err)
 			}
-		}, exitFailed, "ledger entry"},
+		}, exitRefused, "ledger entry"},
 		{"newer store", func(store, _ string) {
 			copyTree(t, data, store)
 			replaceInFile(t, filepath.Join(store, "riffle-store.json"), `"format": 1`, `"format": 2`)
-		}, exitFailed, "has format 2, this program reads up to 1"},
+		}, exitRefused, "has format 2, this program reads up to 1"},
 		{"newer task", func(store, path string) {
 			copyTree(t, data, store)
 			key(path, "created.", `"format":1`, `"format":2`)
-		}, exitFailed, "format 2"},
+		}, exitRefused, "format 2"},
 		{"newer state", func(store, path string) {
 			copyTree(t, data, store)
 			key(path, "state.", `"format":1`, `"format":2`)
 			key(path, "task.", `"state":"done"`, `"state":"running"`)
-		}, exitFailed, "format 2"},
+		}, exitRefused, "format 2"},
 		// A state that is older than the ledger: its rounds would be run twice.
 		{"state rolled back", func(store, path string) {
 			copyTree(t, data, store)
 			key(path, "state.", `"round":9`, `"round":1`)
 			key(path, "task.", `"state":"done"`, `"state":"running"`)
-		}, exitFailed, "older than the ledger"},
+		}, exitRefused, "older than the ledger"},
 	} {
 		path, store := variant(c.name)
 		c.make(store, path)
@@ -172,8 +172,8 @@ func TestWhatIsNotBelieved(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if code, _, text := outcome(t, "client", "--config", d.l.Config("clients-0")); code != exitFailed || !strings.Contains(text, c.text) {
-			t.Errorf("%s: exit %d, want %d with %q\n%s", name, code, exitFailed, c.text, text)
+		if code, _, text := outcome(t, "client", "--config", d.l.Config("clients-0")); code != exitRefused || !strings.Contains(text, c.text) {
+			t.Errorf("%s: exit %d, want %d with %q\n%s", name, code, exitRefused, c.text, text)
 		}
 	}
 }

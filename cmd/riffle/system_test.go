@@ -676,7 +676,7 @@ func editLedger(t *testing.T, file string, c config.Coordinator) {
 		"changed": {func(e []wire.Entry) []wire.Entry {
 			e[0].Event.Population++
 			return e
-		}, exitFailed, "does not follow"},
+		}, exitRefused, "does not follow"},
 		"chained again": {func(e []wire.Entry) []wire.Entry {
 			e[0].Event.Report.Eps0 /= 2 // what was cheaper
 			for i := range e[1:] {
@@ -734,8 +734,8 @@ func moveStore(t *testing.T, file string) string {
 	want(t, exitDone, `"ledger_entries": 3`, "migrate", "coordinator", "--config", file, "--to", path, "--json")
 	want(t, exitDone, "3 entries", "ledger", "verify", "--config", path)
 	want(t, exitDone, `"clean": true`, "fsck", "coordinator", "--config", path, "--json")
-	want(t, exitFailed, "was migrated", "ledger", "verify", "--config", file)
-	want(t, exitFailed, "was migrated", "serve", "coordinator", "--config", file)
+	want(t, exitRefused, "was migrated", "ledger", "verify", "--config", file)
+	want(t, exitRefused, "was migrated", "serve", "coordinator", "--config", file)
 
 	// A released model that is gone.
 	ctx := context.Background()

@@ -174,7 +174,7 @@ func printTask(p *printer, t *operatorv1.Task) {
 	if t.Phase == "standby" {
 		return
 	}
-	p.row("rounds", "%d of %d run: %d released, %d failed; %d void", t.Released+t.RoundsFailed, t.Rounds, t.Released, t.RoundsFailed, t.RoundsVoid)
+	p.row("rounds", "%s: %d released, %d failed", roundsRun(t), t.Released, t.RoundsFailed)
 	if t.Failure != "" {
 		p.row("", "round %d gave no step: %s", t.FailedRound, t.Failure)
 	}
@@ -329,10 +329,20 @@ func newTaskList() *cobra.Command {
 				p.line("%.16s  %-20s %-8s a standby: another coordinator leads it", t.Id, t.Name, t.State)
 				continue
 			}
-			p.line("%.16s  %-20s %-8s round %d of %d, %d released, epsilon %s", t.Id, t.Name, t.State, t.Round, t.Rounds, t.Released, roundUp(t.Epsilon))
+			p.line("%.16s  %-20s %-8s %s, %d released, epsilon %s", t.Id, t.Name, t.State, roundsRun(t), t.Released, roundUp(t.Epsilon))
 		}
 		return p.err
 	})
+}
+
+// roundsRun says how many of a task's rounds were run. Void ones are none of them: for each another one is
+// announced, so that a round's number may be above the number of rounds.
+func roundsRun(t *operatorv1.Task) string {
+	text := fmt.Sprintf("%d of %s run", t.Released+t.RoundsFailed, counted(t.Rounds, "round"))
+	if t.RoundsVoid > 0 {
+		text += fmt.Sprintf(", %d void", t.RoundsVoid)
+	}
+	return text
 }
 
 // taskArg accepts a task's name, or its digest or the beginning of that.
@@ -409,10 +419,10 @@ func newTaskResume() *cobra.Command {
 	return taskCommand(&cobra.Command{
 		Use: "resume TASK", Short: "Resume a paused task",
 		Long: `Resume continues a paused task. A task pauses if several rounds in a row were charged
-and gave no step (pause-after in the coordinator's configuration), or if its guard
-demands it; riffle task show says why. Each such round has cost its part of the
-budget, so find the cause first. After Resume the guard compares with the present
-model.`,
+and gave no step (pause-after in the coordinator's configuration), if many in a row
+were void (pause-after-void), or if its guard demands it; riffle task show says why.
+Each charged round has cost its part of the budget, so find the cause first. After
+Resume the guard compares with the present model.`,
 		Example: "  riffle task resume first --config docs/deploy/coordinator.yaml",
 	}, func(ctx context.Context, c operatorv1.OperatorServiceClient, task string) (*operatorv1.Task, error) {
 		return answered(c.ResumeTask(ctx, connect.NewRequest(&operatorv1.ResumeTaskRequest{Task: task})))

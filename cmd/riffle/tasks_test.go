@@ -142,7 +142,7 @@ func TestOneTaskStopsNoOther(t *testing.T) {
 		return strings.Contains(out, `"state": "done"`)
 	})
 	want(t, exitRefused, "2 of them", "task", "remove", "good", "--config", file)
-	want(t, exitDone, "good\tdone, round 2 of 2", "__complete", "task", "show", "--config", file, "")
+	want(t, exitDone, "good\tdone, 2 of 2 rounds run", "__complete", "task", "show", "--config", file, "")
 	want(t, exitDone, "", "task", "remove", "sum", "--config", file)
 	want(t, exitUsage, "no such task", "task", "remove", unread[:20], "--config", file)
 	want(t, exitDone, "", "task", "remove", unread, "--config", file)

@@ -15,12 +15,30 @@ import (
 
 // WriteFile replaces path with data: temporary file, fsync, rename, fsync of
 // the directory. On error, such as a full disk, path is as it was.
-func WriteFile(path string, data []byte) error { return write(path, data, 0o644) }
+func WriteFile(path string, data []byte) error { return write(path, data, 0o644, os.Rename) }
 
 // WritePrivate is WriteFile with permission for the owner only.
-func WritePrivate(path string, data []byte) error { return write(path, data, 0o600) }
+func WritePrivate(path string, data []byte) error { return write(path, data, 0o600, os.Rename) }
 
-func write(path string, data []byte, mode os.FileMode) (err error) {
+// Create makes path with data, whole, and never replaces a file: of several processes that call it at the same time
+// one succeeds, and the errors of the others wrap os.ErrExist.
+func Create(path string, data []byte, mode os.FileMode) error {
+	return write(path, data, mode, func(tmp, path string) error {
+		err := os.Link(tmp, path)
+		if err != nil && !errors.Is(err, os.ErrExist) { // a file system without links
+			var f *os.File
+			if f, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL, mode); err == nil {
+				err = errors.Join(f.Close(), os.Rename(tmp, path))
+			}
+			return err
+		}
+		_ = os.Remove(tmp) // one that stays only takes space
+		return err
+	})
+}
+
+// write writes a temporary file, and has place give it its name.
+func write(path string, data []byte, mode os.FileMode, place func(tmp, path string) error) (err error) {
 	dir := filepath.Dir(path)
 	tmp, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-*")
 	if err != nil {
@@ -28,7 +46,7 @@ func write(path string, data []byte, mode os.FileMode) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, os.Remove(tmp.Name()))
+			_ = os.Remove(tmp.Name()) // it may be gone already
 		}
 	}()
 	if _, err = tmp.Write(data); err != nil {
@@ -43,7 +61,7 @@ func write(path string, data []byte, mode os.FileMode) (err error) {
 	if err = tmp.Close(); err != nil {
 		return err
 	}
-	if err = os.Rename(tmp.Name(), path); err != nil {
+	if err = place(tmp.Name(), path); err != nil {
 		return err
 	}
 	return SyncDir(dir)

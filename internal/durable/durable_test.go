@@ -2,9 +2,12 @@ package durable
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
+	"sync"
 	"testing"
 )
 
@@ -123,5 +126,36 @@ func TestMkdirAllAndRemove(t *testing.T) {
 	}
 	if err := SyncTree(filepath.Join(root, "none")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("synced what is not there: %v", err)
+	}
+}
+
+// Of those that make a file at the same time one does, and the file is its own, whole.
+func TestCreateIsOnes(t *testing.T) {
+	dir := t.TempDir()
+	for trial := range 40 {
+		path := filepath.Join(dir, fmt.Sprint(trial))
+		var wg sync.WaitGroup
+		made := make(chan string, 4)
+		for i := range 4 {
+			wg.Go(func() {
+				text := strings.Repeat(fmt.Sprint(i), 1000)
+				switch err := Create(path, []byte(text), 0o600); {
+				case err == nil:
+					made <- text
+				case !errors.Is(err, os.ErrExist):
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if len(made) != 1 {
+			t.Fatalf("trial %d: %d made it", trial, len(made))
+		}
+		if got := read(t, path); got != <-made {
+			t.Fatalf("trial %d: it holds %.9q", trial, got)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 40 {
+		t.Errorf("%d files are left: %v", len(left), err)
 	}
 }

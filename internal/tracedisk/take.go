@@ -101,13 +101,13 @@ func (l *Log) take(c call) error {
 		size, err := c.int(0)
 		l.add(op{kind: sizes, inode: l.now.dirs[dir][name], at: size}, c)
 		return err
-	case "link", "linkat", "symlink", "symlinkat":
-		if strings.HasPrefix(c.name, "sym") {
-			c.args = c.args[1:]
-		}
+	case "link", "linkat":
+		return l.link(c)
+	case "symlink", "symlinkat":
+		c.args = c.args[1:]
 		from, _, err := l.path(&c)
 		if err == nil && from >= 0 {
-			err = fmt.Errorf("links are not modelled")
+			err = fmt.Errorf("symbolic links are not modelled")
 		}
 		return err
 	case "sync":
@@ -244,6 +244,23 @@ func (l *Log) rename(c call) error {
 		return fmt.Errorf("%s is not known", name)
 	}
 	l.add(op{kind: renames, inode: id, dir: dir, name: name, dir2: dir2, to: to}, c)
+	return nil
+}
+
+// link gives a file one more name.
+func (l *Log) link(c call) error {
+	dir, name, err := l.path(&c)
+	if err != nil {
+		return err
+	}
+	dir2, to, err := l.path(&c)
+	switch {
+	case err != nil || dir < 0 && dir2 < 0:
+		return err
+	case dir < 0 || dir2 < 0:
+		return fmt.Errorf("a file comes from elsewhere or goes there")
+	}
+	l.add(op{kind: makes, inode: l.now.dirs[dir][name], dir: dir2, name: to}, c)
 	return nil
 }
 

@@ -52,8 +52,8 @@ const csvReadAhead = 1 << 16
 
 // allowance is a reader that fails when a record exceeds its allowed bytes, and counts ends of lines.
 type allowance struct {
-	r    io.Reader
-	left int
+	r     io.Reader
+	left  int
 	lines int
 }
 

@@ -137,6 +137,17 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	return s, errors.Join(s.sweep(ctx, hash{}, 0), s.sweepHeld(ctx, time.Now(), hash{}, 0))
 }
 
+// Ready returns why requests cannot be served now; nil if they can.
+func (s *Service) Ready(ctx context.Context) error {
+	if _, err := s.config.Store.Get(ctx, "ready"); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return errors.New("the store does not answer")
+	}
+	if s.history == nil {
+		return nil
+	}
+	return s.history.Lag()
+}
+
 // no returns an error that refuses a request.
 func no(reason wire.Reason, format string, args ...any) error {
 	return &endpoint.Refusal{Reason: reason, Detail: fmt.Sprintf(format, args...)}

@@ -76,10 +76,14 @@ func checkHeld(ctx context.Context, s interface {
 
 // checkHistory compares the list of rounds with the mark and with the rounds' records.
 func checkHistory(ctx context.Context, s mark.Log, marks mark.Keeper, records map[hash]record, problem func(where, format string, args ...any)) {
-	rounds, err := newHistory(s, marks).All(ctx)
+	list := newHistory(s, marks)
+	rounds, err := list.All(ctx)
 	if err != nil {
 		problem("ledger", "%v", err)
 		return
+	}
+	if err := list.Lag(); err != nil {
+		problem("ledger", "%v", err)
 	}
 	for announcement, e := range rounds {
 		if e.Row != 0 {

@@ -29,20 +29,26 @@ const (
 var ErrNoLedger = errors.New("there is no client's ledger")
 
 // CreateLedger makes a directory for clients that have never reported. It refuses a directory
-// that has a ledger.
-func CreateLedger(dir string) error {
+// that has a ledger, also one that another process is making: the error wraps fs.ErrExist then.
+func CreateLedger(dir string) (err error) {
 	s := directory(dir)
 	if err := s.make(); err != nil {
-		return fmt.Errorf("client: %v", err)
+		return fmt.Errorf("client: %w", err)
 	}
+	// No other process makes a ledger, or uses one, while this one has looked and not written yet.
+	unlock, err := s.Lock()
+	if err != nil {
+		return fmt.Errorf("client: %w", err)
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
 	return CreateLedgerIn(s)
 }
 
 // CreateLedgerIn makes the ledger of clients that have never reported. It refuses a store that has
-// one.
+// one. The caller holds the store's lock, if others may use it.
 func CreateLedgerIn(s Store) error {
 	if _, err := s.Read(ledgerFile); err == nil {
-		return fmt.Errorf("client: %s: a ledger exists already", s.Path(""))
+		return fmt.Errorf("client: %s: a ledger exists already: %w", s.Path(""), fs.ErrExist)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("client: %v", err)
 	}

@@ -29,7 +29,7 @@ func (d directory) make() error {
 		return err
 	}
 	if _, err := os.Lstat(d.Path(ledgerFile)); err == nil {
-		return fmt.Errorf("%s: a ledger exists already", string(d))
+		return fmt.Errorf("%s: a ledger exists already: %w", string(d), fs.ErrExist)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -40,8 +40,8 @@ func (d directory) Lock() (unlock func() error, err error) {
 	if unlock, err = durable.Lock(d.Path(lockFile)); err != nil {
 		return nil, err
 	}
-	// It is its owner's alone, whatever became of its mode.
-	if err := os.Chmod(d.Path(ledgerFile), 0o600); err != nil {
+	// It is its owner's alone, whatever became of its mode. Before it is made there is none.
+	if err := os.Chmod(d.Path(ledgerFile), 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Join(err, unlock())
 	}
 	if err := d.settle(); err != nil {
@@ -59,7 +59,7 @@ func (d directory) settle() error {
 			return err
 		}
 	}
-	if err := durable.Sync(d.Path(ledgerFile)); err != nil {
+	if err := durable.Sync(d.Path(ledgerFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	for _, dir := range []string{outboxDir, receiptsDir} {

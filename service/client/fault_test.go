@@ -25,16 +25,19 @@ type memory struct {
 	changes int
 	failAt  int // number of the change; 0: never
 	how     string
+	bad     string // the beginning of the names of files that cannot be changed, at any time; empty: none
 }
 
 var errPower = errors.New("the power is gone")
 
-// change makes one change; half makes a part of it.
-func (m *memory) change(whole, half func()) error {
+// change makes one change of a file; half makes a part of it.
+func (m *memory) change(name string, whole, half func()) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.changes++
 	switch {
+	case m.bad != "" && strings.HasPrefix(name, m.bad):
+		return errPower
 	case m.failAt == 0 || m.changes < m.failAt:
 		whole()
 		return nil
@@ -85,24 +88,24 @@ func (m *memory) ReadAt(name string, b []byte, from int64) error {
 }
 
 func (m *memory) Write(name string, content []byte) error {
-	return m.change(func() { m.files[name] = bytes.Clone(content) }, func() {})
+	return m.change(name, func() { m.files[name] = bytes.Clone(content) }, func() {})
 }
 
 func (m *memory) Append(name string, more []byte) error {
 	add := func(b []byte) func() { return func() { m.files[name] = append(m.files[name], b...) } }
-	return m.change(add(more), add(more[:len(more)/2]))
+	return m.change(name, add(more), add(more[:len(more)/2]))
 }
 
 func (m *memory) Cut(name string, size int64) error {
-	return m.change(func() { m.files[name] = m.files[name][:size] }, func() {})
+	return m.change(name, func() { m.files[name] = m.files[name][:size] }, func() {})
 }
 
 func (m *memory) Zero(name string, from, to int64) error {
-	return m.change(func() { clear(m.files[name][from:to]) }, func() {})
+	return m.change(name, func() { clear(m.files[name][from:to]) }, func() {})
 }
 
 func (m *memory) Remove(name string) error {
-	return m.change(func() { delete(m.files, name) }, func() {})
+	return m.change(name, func() { delete(m.files, name) }, func() {})
 }
 
 func (m *memory) Path(name string) string { return "memory: " + name }
@@ -146,6 +149,39 @@ func TestPowerFailsAtEachChange(t *testing.T) {
 				t.Logf("%s: %d posts, then %d", name, posted, len(all)-posted)
 			})
 		}
+	}
+}
+
+// One of a client's files cannot be written, and all others can, as where its owner or a limit differs. The client
+// sends nothing that should have been written there before. With the file mended the report arrives, once.
+func TestEachFileFails(t *testing.T) {
+	for _, name := range []string{"ledger", "outbox", "heads", "receipts"} {
+		synctest.Test(t, func(t *testing.T) {
+			task := shuffleTask()
+			task.Receipts = true
+			w := newWorld(t, 4, task)
+			w.members = w.members[:1]
+			theta := make([]float32, dim)
+			a := w.announcement(1, theta)
+			a.Ledger = &wire.Head{Entries: 1, Digest: [32]byte{1}}
+			w.publish(a, theta, nil)
+			p := &posts{answer: func(int) int { return 204 }}
+			w.set(p.before)
+			m := &memory{files: map[string][]byte{}}
+			if err := client.CreateLedgerIn(m); err != nil {
+				t.Fatal(err)
+			}
+			m.bad = name
+			process(t, name, w, m, p)
+			if n := len(p.all()); n != 0 {
+				t.Errorf("%s cannot be written, and %d reports are sent", name, n)
+			}
+			m.bad = ""
+			process(t, name+", mended", w, m, p)
+			if n := len(p.all()); n != 1 {
+				t.Errorf("%s is mended, and %d reports were sent", name, n)
+			}
+		})
 	}
 }
 

@@ -2,10 +2,12 @@ package client
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -54,18 +56,45 @@ func openHeads(s Store) (*heads, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client: %v", err)
 	}
+	h.last, err = parseHeads(b)
+	if err != nil {
+		return nil, fmt.Errorf("client: %s: %v", s.Path(headsFile), err)
+	}
+	return h, nil
+}
+
+// ReadHead returns the furthest head of a coordinator's ledger that clients were told, from a copy of their
+// directory's file heads.
+func ReadHead(path string, p wire.ID, coordinator ed25519.PublicKey) (wire.Head, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return wire.Head{}, fmt.Errorf("client: %w", err)
+	}
+	all, err := parseHeads(b)
+	if err != nil {
+		return wire.Head{}, fmt.Errorf("client: %s: %v", path, err)
+	}
+	t, ok := all[headKey{p, [8]byte(coordinator)}]
+	if !ok {
+		return wire.Head{}, fmt.Errorf("client: %s: it tells nothing of the ledger of this coordinator and population", path)
+	}
+	return t.Head, nil
+}
+
+func parseHeads(b []byte) (map[headKey]told, error) {
 	lines := strings.Split(string(b), "\n")
 	if lines[0] != headsHeader || lines[len(lines)-1] != "" {
-		return nil, fmt.Errorf("client: %s: not a file of ledgers' heads of this version", s.Path(headsFile))
+		return nil, errors.New("not a file of ledgers' heads of this version")
 	}
+	all := map[headKey]told{}
 	for _, line := range lines[1 : len(lines)-1] {
 		k, t, err := parseHead(line)
 		if err != nil {
-			return nil, fmt.Errorf("client: %s: %v", s.Path(headsFile), err)
+			return nil, err
 		}
-		h.last[k] = t
+		all[k] = t
 	}
-	return h, nil
+	return all, nil
 }
 
 func parseHead(line string) (k headKey, t told, err error) {

@@ -132,16 +132,21 @@ func keep(id wire.ID, h *client.History) []decision {
 	return out
 }
 
-var errBook = errors.New("client: the ledger is damaged")
+// ErrDamaged is wrapped where a client's ledger is not as it was written, and ErrVersion where another version
+// of this program wrote it.
+var (
+	ErrDamaged = errors.New("client: the ledger is damaged")
+	ErrVersion = errors.New("client: the ledger is of another version")
+)
 
 // decodeBook reads a ledger's bytes. It returns the decisions, the check of the last one, and
 // the number of bytes they take; a torn line may follow, and others after zeros.
 func decodeBook(b []byte) (all []decision, last check, size int, err error) {
 	if !bytes.HasPrefix(b, []byte(bookHeader)) {
 		if line, _, _ := bytes.Cut(b, []byte("\n")); bytes.HasPrefix(line, []byte("riffle-client-ledger ")) {
-			return nil, last, 0, fmt.Errorf("client: the ledger begins with %.40q, this program reads %q", line, bookHeader)
+			return nil, last, 0, fmt.Errorf("%w: it begins with %.40q, this program reads %q", ErrVersion, line, bookHeader)
 		}
-		return nil, last, 0, fmt.Errorf("%w: it does not start as one", errBook)
+		return nil, last, 0, fmt.Errorf("%w: it does not start as one", ErrDamaged)
 	}
 	text := durable.Text(b)
 	if err := unsynced(b[len(text):]); err != nil {
@@ -157,15 +162,15 @@ func decodeBook(b []byte) (all []decision, last check, size int, err error) {
 		}
 		d, err := parseLine(string(line))
 		if err != nil {
-			return nil, last, 0, fmt.Errorf("%w: line %d: %v", errBook, n, err)
+			return nil, last, 0, fmt.Errorf("%w: line %d: %v", ErrDamaged, n, err)
 		}
 		again, c := d.append(nil, last)
 		if string(again) != string(line)+"\n" {
-			return nil, last, 0, fmt.Errorf("%w: line %d was changed, or one before it taken out", errBook, n)
+			return nil, last, 0, fmt.Errorf("%w: line %d was changed, or one before it taken out", ErrDamaged, n)
 		}
 		key := string(d.client[:]) + string(d.task[:])
 		if d.round < rounds[key] || d.round == rounds[key] && !d.kept {
-			return nil, last, 0, fmt.Errorf("%w: line %d: round %d after round %d", errBook, n, d.round, rounds[key])
+			return nil, last, 0, fmt.Errorf("%w: line %d: round %d after round %d", ErrDamaged, n, d.round, rounds[key])
 		}
 		rounds[key] = d.round
 		all, last = append(all, d), c
@@ -184,7 +189,7 @@ func unsynced(rest []byte) error {
 		}
 		key := string(d.client[:]) + string(d.task[:])
 		if charged[key] {
-			return fmt.Errorf("%w: zeros before round %d, and an earlier round after them was stored already", errBook, d.round)
+			return fmt.Errorf("%w: zeros before round %d, and an earlier round after them was stored already", ErrDamaged, d.round)
 		}
 		charged[key] = true
 	}

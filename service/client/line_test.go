@@ -82,14 +82,14 @@ func TestBookIsReadAsWritten(t *testing.T) {
 	lines := bytes.SplitAfter(b, []byte("\n"))
 	for i := 1; i < len(all); i++ {
 		without := bytes.Join(append(append([][]byte{}, lines[:i]...), lines[i+1:]...), nil)
-		if _, _, _, err := decodeBook(without); !errors.Is(err, errBook) {
+		if _, _, _, err := decodeBook(without); !errors.Is(err, ErrDamaged) {
 			t.Errorf("line %d was taken out: %v", i, err)
 		}
 	}
 	if _, _, _, err := decodeBook([]byte("riffle-client-ledger 2\n")); err == nil || !strings.Contains(err.Error(), "this program reads") {
 		t.Errorf("another version: %v", err)
 	}
-	if _, _, _, err := decodeBook(nil); !errors.Is(err, errBook) {
+	if _, _, _, err := decodeBook(nil); !errors.Is(err, ErrDamaged) {
 		t.Errorf("an empty file: %v", err)
 	}
 }
@@ -371,7 +371,7 @@ func TestZerosBeforeStoredLinesAreDamage(t *testing.T) {
 	b := encodeBook(all)
 	first := bytes.Clone(b)
 	first[len(bookHeader)+10] = 0 // in the first line
-	if _, _, _, err := decodeBook(first); !errors.Is(err, errBook) {
+	if _, _, _, err := decodeBook(first); !errors.Is(err, ErrDamaged) {
 		t.Errorf("the first of %d lines has a zero: %v", len(all), err)
 	}
 	last := bytes.Clone(b) // the lines of one round, which share a sync

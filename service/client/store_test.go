@@ -9,8 +9,38 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+
+	"github.com/riffle-dp/riffle/internal/durable"
 )
+
+// Of processes that make a ledger at the same time one does. What its clients have charged meanwhile stays.
+func TestLedgerIsMadeOnce(t *testing.T) {
+	for trial := range 40 {
+		dir := filepath.Join(t.TempDir(), "clients")
+		var wg sync.WaitGroup
+		var made atomic.Int64
+		for range 3 {
+			wg.Go(func() {
+				switch err := CreateLedger(dir); {
+				case err == nil:
+					made.Add(1)
+					if err := directory(dir).Append(ledgerFile, []byte("charged")); err != nil {
+						t.Error(err)
+					}
+				case !errors.Is(err, fs.ErrExist) && !errors.Is(err, durable.ErrLocked):
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if b, err := directory(dir).Read(ledgerFile); made.Load() != 1 || string(b) != bookHeader+"charged" || err != nil {
+			t.Fatalf("trial %d: made %d times, it holds %q, %v", trial, made.Load(), b, err)
+		}
+	}
+}
 
 // The contract of Store, on a directory. web/store_test.go has the same for a browser's database.
 func TestDirectoryIsAStore(t *testing.T) {

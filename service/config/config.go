@@ -219,6 +219,9 @@ type Coordinator struct {
 	// PauseAfter is the number of charged rounds in a row without a step after which a task
 	// pauses until `riffle task resume`. 0: it never pauses. Default 3.
 	PauseAfter int64 `yaml:"pause-after"`
+	// PauseAfterVoid is the number of void rounds in a row after which a task pauses; 0: never.
+	// Default 20.
+	PauseAfterVoid int64 `yaml:"pause-after-void"`
 	Workers    int   `yaml:"workers"` // goroutines that open reports; default one per CPU
 	// Opening says who opens batches: here (default), this process; workers, the processes of riffle serve
 	// worker with these keys, over a queue in the store, which must be a cluster (url). What workers cannot

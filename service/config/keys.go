@@ -40,20 +40,10 @@ const (
 )
 
 // WriteNew makes a file that does not exist yet: keys are never overwritten.
-func WriteNew(path string, data []byte, mode os.FileMode) (err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+func WriteNew(path string, data []byte, mode os.FileMode) error {
+	err := durable.Create(path, data, mode)
 	if errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("config: %s is there already, and keys are never overwritten: %w", path, os.ErrExist)
-	}
-	if err != nil {
-		return fmt.Errorf("config: %w", err)
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = durable.SyncDir(filepath.Dir(path))
 	}
 	if err != nil {
 		return fmt.Errorf("config: %w", err)

@@ -166,7 +166,7 @@ func (c *Relay) finish(path string) (err error) {
 
 func (c *Coordinator) defaults() {
 	c.Process.defaults()
-	c.RoundLength, c.PauseAfter, c.Opening = time.Minute, 3, openingHere
+	c.RoundLength, c.PauseAfter, c.PauseAfterVoid, c.Opening = time.Minute, 3, 20, openingHere
 }
 
 func (c *Coordinator) finish(path string) error {
@@ -199,8 +199,8 @@ func (c *Coordinator) finish(path string) error {
 		return Errorf("%s: round-length = %v must be at least 1s", path, c.RoundLength)
 	case c.Answer < 0:
 		return Errorf("%s: answer = %v must not be negative", path, c.Answer)
-	case c.Colluders < 0 || c.Workers < 0 || c.PauseAfter < 0:
-		return Errorf("%s: colluders, workers and pause-after must not be negative", path)
+	case c.Colluders < 0 || c.Workers < 0 || c.PauseAfter < 0 || c.PauseAfterVoid < 0:
+		return Errorf("%s: colluders, workers, pause-after and pause-after-void must not be negative", path)
 	}
 	if err := c.workers(path); err != nil {
 		return err

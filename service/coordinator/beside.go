@@ -13,6 +13,12 @@ type besides struct {
 	newest chan released // holds a model that is to be evaluated
 }
 
+// evaluator is a Job's Beside.
+type evaluator interface {
+	Evaluate(ctx context.Context, params []float32) any
+	Close()
+}
+
 type released struct {
 	round  int64
 	params []float32
@@ -29,11 +35,7 @@ func (b besides) offer(round int64, params []float32) {
 }
 
 // evaluateBeside evaluates what is offered until ctx ends, or the task with its last model.
-func (r *runner) evaluateBeside(ctx context.Context) {
-	e := r.t.Beside
-	if e == nil {
-		return
-	}
+func (r *runner) evaluateBeside(ctx context.Context, e evaluator) {
 	defer e.Close()
 	evaluate := func(x released) {
 		v := e.Evaluate(ctx, x.params)

@@ -67,8 +67,8 @@ type Config struct {
 	// go on.
 	Hold <-chan struct{}
 	// PauseAfter is how many charged rounds in a row may give no step before their task
-	// pauses; 0: it never does.
-	PauseAfter int64
+	// pauses, and PauseAfterVoid how many rounds in a row may be void; 0: it never does.
+	PauseAfter, PauseAfterVoid int64
 	// AnnounceLedger tells the shuffler and the clients how far the ledger was written, so that
 	// they notice a store and a mark that were restored from old copies.
 	AnnounceLedger bool
@@ -124,10 +124,7 @@ type Job struct {
 	// Beside, if not nil, evaluates released models beside the rounds, in place of Evaluate. Calls
 	// come one at a time, and not for each model; Evaluate returns when ctx ends. Close is the
 	// last call, after the task has ended.
-	Beside interface {
-		Evaluate(ctx context.Context, params []float32) any
-		Close()
-	}
+	Beside evaluator
 	// Guard, if not nil, holds back steps that Evaluate finds worse.
 	Guard *Guard
 	// Measured, if not nil, reads off the learner's state what clients measured in the last released
@@ -145,6 +142,10 @@ type Job struct {
 	// are in no model.
 	Discard func(round int64) error
 
+	// Close, if not nil, is called once the task has ended here. Nothing of the job but Beside is called
+	// after that.
+	Close func()
+
 	// Ended says that the task has ended: it is only shown. Only Signed and Budget are
 	// required then.
 	Ended bool
@@ -160,8 +161,8 @@ func (c *Config) check() error {
 		return errors.New("coordinator: a signing key is required")
 	case c.Keyring == nil || c.Store == nil || c.Journal == nil:
 		return errors.New("coordinator: keyring, store and journal are required")
-	case c.Workers < 0 || c.LeaseTTL < 0 || c.Poll < 0 || c.Backoff < 0 || c.PauseAfter < 0:
-		return errors.New("coordinator: workers, lease, poll, backoff and pause-after must not be negative")
+	case c.Workers < 0 || c.LeaseTTL < 0 || c.Poll < 0 || c.Backoff < 0 || c.PauseAfter < 0 || c.PauseAfterVoid < 0:
+		return errors.New("coordinator: workers, lease, poll, backoff, pause-after and pause-after-void must not be negative")
 	}
 	if err := c.Shuffler.Check(); err != nil {
 		return err

@@ -93,7 +93,7 @@ func manyCrashes(t *testing.T, seed uint64, w *world) {
 		own := rng.Replay(seed, 1)
 		var again func()
 		again = func() {
-			w.fsckAggregator()
+			w.fsckCrashed(lagging)
 			w.startAggregator(&stop{At: int(own.Uint64()%20) + 1, After: own.Uint64()%2 == 0, Died: again})
 		}
 		again()
@@ -237,7 +237,7 @@ func aggregatorCrashes(t *testing.T, once bool, p dp.Participation, with ...opti
 			w := newWorld(t, dp.Distributed, p, with...)
 			crash := &stop{At: at, After: after, Once: once}
 			crash.Died = func() {
-				w.fsckAggregator()
+				w.fsckCrashed(lagging)
 				w.startAggregator(nil)
 			}
 			w.startAggregator(crash)

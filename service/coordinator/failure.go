@@ -80,7 +80,7 @@ type failed struct {
 // pauses because too many rounds in a row gave no step. Void rounds do not count there:
 // nothing was charged, and more clients may come.
 func (r *runner) note(next *record, round int64, o outcome) {
-	next.Counts = cloned(next.Counts)
+	next.Counts, next.Voids = cloned(next.Counts), 0
 	for reason, n := range o.rejected {
 		next.Counts.Rejected[reason] += n
 	}
@@ -107,5 +107,20 @@ func (r *runner) note(next *record, round int64, o outcome) {
 		next.Paused = fmt.Sprintf("round %d: %s", round, f.why)
 	case limit > 0 && next.Barren >= limit:
 		next.Paused = fmt.Sprintf("%d rounds in a row gave no step, the last one, %d: %s", next.Barren, round, f.why)
+	}
+}
+
+// noteVoid enters a void round into the state after it. A task to which nobody comes pauses: it would go on
+// asking its clients, each of whom has charged itself for every report that it sent.
+func (r *runner) noteVoid(next *record, round int64, rejected []wire.Rejection) {
+	next.Counts = cloned(next.Counts)
+	next.Counts.Void++
+	for _, x := range rejected {
+		next.Counts.Rejected[x.Reason] += x.Count
+	}
+	next.Voids++
+	if limit := r.s.config.PauseAfterVoid; limit > 0 && next.Voids >= limit {
+		next.Paused = fmt.Sprintf("%d rounds in a row were void, the last one, %d: fewer than n-min = %d clients reported in each, or the shuffler has lost it, as its log says",
+			next.Voids, round, r.task.MinReports)
 	}
 }

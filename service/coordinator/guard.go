@@ -70,7 +70,7 @@ func (r *runner) pause(ctx context.Context) error {
 	case done := <-r.resume:
 		next := r.record
 		// The best measure may have been luck: the current model's takes its place.
-		next.Paused, next.Barren, next.Best = "", 0, nil
+		next.Paused, next.Barren, next.Voids, next.Best = "", 0, 0, nil
 		err := r.save(ctx, next)
 		if err == nil {
 			r.log.Info("the task is resumed", "round", r.record.Round)

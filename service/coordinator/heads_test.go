@@ -37,9 +37,12 @@ func TestRestoredMachine(t *testing.T) {
 				return
 			}
 			err := s.served(func(co *Service) {
+				if err := co.CompareLedger(t.Context(), s.task.Population); !errors.Is(err, ErrFatal) { // before any task is loaded
+					t.Errorf("at the start: %v", err)
+				}
 				until(t, func() bool { return co.List()[0].Phase == "failed" })
 			})
-			if !errors.Is(err, errFatal) || !strings.Contains(err.Error(), "the ledger has 2 entries, the shuffler was told of 4") {
+			if !errors.Is(err, ErrFatal) || !strings.Contains(err.Error(), "the ledger has 2 entries, the shuffler was told of 4") {
 				t.Errorf("it ended with %v", err)
 			}
 			if n := len(s.disk.Log); len(s.rounds) != before || n != 2 {
@@ -68,7 +71,7 @@ func TestForeignHead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err = <-p.done; !errors.Is(err, errFatal) || !strings.Contains(err.Error(), c.text) {
+			if err = <-p.done; !errors.Is(err, ErrFatal) || !strings.Contains(err.Error(), c.text) {
 				t.Errorf("%v, want %s", err, c.text)
 			}
 			if len(w.sh.Opened) != opened || len(w.disk.Log) != 2 {

@@ -45,6 +45,7 @@ func (d *disk) journal(ctx context.Context, crash *stop, p wire.ID, limit ledger
 		if now.Entries < old.Entries || now.Entries > int64(len(d.Log)) {
 			d.t.Errorf("the mark goes from %d to %d of %d entries", old.Entries, now.Entries, len(d.Log))
 		}
+		d.event(fmt.Sprint("marked ", now.Entries))
 	}}
 	return ledger.OpenJournal(ctx, onLedger{d.store(crash)}, mark, p, limit)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/vecsum/proved"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/mark"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
@@ -272,9 +273,15 @@ func TestRestoredCoordinatorKeepsItsPromises(t *testing.T) {
 
 func TestPromises(t *testing.T) {
 	f := PromiseFile(filepath.Join(t.TempDir(), "rounds"))
+	if _, err := f.Load(); !errors.Is(err, mark.ErrNone) { // it is not empty: it may have held some
+		t.Errorf("a missing file: %v", err)
+	}
+	if _, err := f.Create(t.Context(), nil, nil, nil); err != nil {
+		t.Fatal(err)
+	}
 	all, err := f.Load()
 	if err != nil || len(all) != 0 {
-		t.Fatalf("a missing file: %v, %v", all, err)
+		t.Fatalf("a new file: %v, %v", all, err)
 	}
 	old := promise{Round: 4, Announcement: hash{1}, Excluded: hash{2}}
 	named := old

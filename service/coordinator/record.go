@@ -73,6 +73,9 @@ type record struct {
 	// since the last step, or since the operator last resumed the task.
 	Failed *failed `json:"failure,omitempty"`
 	Barren int64   `json:"barren,omitempty"`
+	// Voids is the number of void rounds since the last that was not, or since the operator last
+	// resumed the task.
+	Voids int64 `json:"voids,omitempty"`
 	// Paused says why no round is announced until the operator resumes the task.
 	Paused string `json:"paused,omitempty"`
 	// Best is the guard's measure of the best model since the task began or was last
@@ -122,7 +125,7 @@ func decodeRecord(b []byte) (record, error) {
 	if err := document.Decode(b, recordFormat, &r); err != nil {
 		return r, fmt.Errorf("coordinator: state of a task: %v", err)
 	}
-	if r.Round < 0 || r.Barren < 0 || r.Open != nil && !r.Open.ordered() {
+	if r.Round < 0 || r.Barren < 0 || r.Voids < 0 || r.Open != nil && !r.Open.ordered() {
 		return r, errors.New("coordinator: invalid state of a task")
 	}
 	last := int64(0)

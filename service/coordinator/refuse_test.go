@@ -362,7 +362,7 @@ func TestStateOlderThanTheLedger(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := <-p.done; !errors.Is(err, errFatal) {
+			if err := <-p.done; !errors.Is(err, ErrFatal) {
 				t.Errorf("ended with %v", err)
 			}
 			if len(w.disk.Log) != 3 || len(w.sh.Opened) != 3 {

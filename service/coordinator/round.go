@@ -24,12 +24,16 @@ const maxAttempts = 3
 // task has ended.
 func (r *runner) step(ctx context.Context) (ended bool, err error) {
 	if !r.compared { // before anything is announced, charged or opened
-		if err := r.tellLedger(ctx); err != nil {
+		if err := r.s.CompareLedger(ctx, r.task.Population); err != nil {
 			return false, err
 		}
 		r.compared = true
 	}
 	if r.record.Open == nil {
+		// While the mark cannot be written no batch may be fetched, so no client should report either.
+		if err := r.s.config.Journal.SaveMark(); err != nil {
+			return false, err
+		}
 		if ended, err := r.announce(ctx); ended || err != nil || r.record.Open == nil {
 			return ended, err
 		}
@@ -63,7 +67,12 @@ func (r *runner) step(ctx context.Context) (ended bool, err error) {
 	if ended, err := r.charge(ctx, a, &closed); ended || err != nil || r.record.Open == nil {
 		return ended, err
 	}
-	if err := r.tellLedger(ctx); err != nil { // before the batch is fetched
+	// Before the batch is fetched the mark counts the charge, also one that an earlier try has written and
+	// whose mark has failed: what is not marked is forgotten with a store that is restored from an older copy.
+	if err := r.s.config.Journal.SaveMark(); err != nil {
+		return false, err
+	}
+	if err := r.s.CompareLedger(ctx, r.task.Population); err != nil {
 		return false, err
 	}
 	return false, r.open(ctx, a, &closed)
@@ -151,11 +160,7 @@ func (r *runner) endVoid(ctx context.Context, rejected []wire.Rejection) error {
 		return fatal("%w", err)
 	}
 	next := r.record
-	next.Counts = cloned(next.Counts)
-	next.Counts.Void++
-	for _, x := range rejected {
-		next.Counts.Rejected[x.Reason] += x.Count
-	}
+	r.noteVoid(&next, a.Round, rejected)
 	next.Round, next.Untold, next.Open = a.Round, wire.Digest(*a), nil
 	r.pure, r.list = nil, nil
 	unlisted, err := r.tell(ctx, &next, next.Untold)

@@ -45,6 +45,7 @@ func New(c Config) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{config: c, counting: make(chan struct{}, 1)}
+	s.config.Tasks = nil // each job is its runner's, which drops it at its end
 	for _, t := range c.Tasks {
 		if err := s.add(t); err != nil {
 			return nil, err
@@ -91,7 +92,9 @@ func (s *Service) Run(ctx context.Context) error {
 				cancel(err)
 			}
 		})
-		wg.Go(func() { r.evaluateBeside(ctx) })
+		if e := r.t.Beside; e != nil {
+			wg.Go(func() { r.evaluateBeside(ctx, e) })
+		}
 	}
 	s.mu.Lock()
 	if s.start != nil {
@@ -108,7 +111,7 @@ func (s *Service) Run(ctx context.Context) error {
 	s.start = nil // no goroutine is added to wg from here on
 	s.mu.Unlock()
 	wg.Wait()
-	if err := context.Cause(ctx); errors.Is(err, errFatal) {
+	if err := context.Cause(ctx); errors.Is(err, ErrFatal) {
 		return err
 	}
 	return nil

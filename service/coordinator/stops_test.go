@@ -17,6 +17,8 @@ type stop struct {
 	After bool
 	Once  bool
 	Died  func() // called at the crash, for instance to cancel the process
+	// Fails, if not nil, says which operations fail, before they have an effect, while the process lives on.
+	Fails func(op string) bool
 
 	mu   sync.Mutex
 	n    int
@@ -28,6 +30,9 @@ type stop struct {
 func (c *stop) do(name string, f func() error) error {
 	if c == nil {
 		return f()
+	}
+	if c.Fails != nil && c.Fails(name) {
+		return errCrash
 	}
 	c.mu.Lock()
 	if c.dead {

@@ -20,8 +20,9 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// errFatal is wrapped when what is stored contradicts itself. The process then ends.
-var errFatal = errors.New("coordinator: the stored state cannot be trusted")
+// ErrFatal is wrapped when what is stored contradicts itself or what others were told. The process then
+// ends, and starting it again does not help: only a person can mend it.
+var ErrFatal = errors.New("coordinator: the stored state cannot be trusted")
 
 // runner runs one task.
 type runner struct {
@@ -73,7 +74,7 @@ type runner struct {
 	resume    chan chan error    // received from while the task is paused
 }
 
-// run runs the task. It returns nil when the task or ctx has ended; any error wraps errFatal.
+// run runs the task. It returns nil when the task or ctx has ended; any error wraps ErrFatal.
 func (r *runner) run(ctx context.Context) error {
 	pause := r.s.config.Backoff
 	if r.t.onlyShown() {
@@ -84,9 +85,10 @@ func (r *runner) run(ctx context.Context) error {
 		ended, err := r.lead(ctx)
 		r.publish(nil, nil, nil, false)
 		if ended {
+			r.rest()
 			return nil
 		}
-		if errors.Is(err, errFatal) {
+		if errors.Is(err, ErrFatal) {
 			r.phase("failed")
 			r.update(func(s *wire.Status) { s.Error = err.Error() })
 			return err
@@ -101,6 +103,16 @@ func (r *runner) run(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// rest drops what only a task that runs needs: its model, the optimiser, and the data behind its job.
+func (r *runner) rest() {
+	if f := r.t.Close; f != nil {
+		f()
+	}
+	// What others may read meanwhile stays: the signed task, and why it is only shown.
+	r.t.Optimizer, r.t.Evaluate, r.t.Guard, r.t.Measured, r.t.Record, r.t.RecordSum, r.t.Discard, r.t.Close = nil, nil, nil, nil, nil, nil, nil, nil
+	r.mechanism, r.sum, r.proved, r.tokens, r.pure, r.own, r.list, r.detached = nil, nil, nil, nil, nil, nil, nil, nil
 }
 
 func (r *runner) trouble(err error) {
@@ -174,7 +186,7 @@ func (r *runner) lead(ctx context.Context) (ended bool, err error) {
 			return false, errors.Join(err, context.Cause(held))
 		case err == nil && ended:
 			return true, nil
-		case errors.Is(err, errFatal):
+		case errors.Is(err, ErrFatal):
 			return false, err
 		case errors.Is(err, store.ErrConflict):
 			return false, err // another coordinator leads
@@ -193,7 +205,7 @@ func (r *runner) lead(ctx context.Context) (ended bool, err error) {
 			}
 			pause = min(2*pause, 100*config.Backoff)
 			if err := r.reload(held); err != nil {
-				if errors.Is(err, errFatal) || errors.Is(err, store.ErrConflict) {
+				if errors.Is(err, ErrFatal) || errors.Is(err, store.ErrConflict) {
 					return false, err
 				}
 				r.trouble(err)
@@ -220,17 +232,17 @@ func renew(ctx context.Context, l store.Lease, ttl time.Duration) error {
 	return ctx.Err()
 }
 
-// untrusted wraps errFatal into an error of the ledger after which nothing may be charged.
+// untrusted wraps ErrFatal into an error of the ledger after which nothing may be charged.
 func untrusted(err error) error {
 	if errors.Is(err, ledger.ErrChain) || errors.Is(err, ledger.ErrMark) || errors.Is(err, ledger.ErrCharged) {
-		return fmt.Errorf("%w: %w", errFatal, err)
+		return fmt.Errorf("%w: %w", ErrFatal, err)
 	}
 	return err
 }
 
 func taskKey(id [32]byte) string     { return fmt.Sprintf("task.%x", id) }
 func stateKey(id [32]byte) string    { return fmt.Sprintf("state.%x", id) }
-func fatal(f string, a ...any) error { return fmt.Errorf("%w: %w", errFatal, fmt.Errorf(f, a...)) }
+func fatal(f string, a ...any) error { return fmt.Errorf("%w: %w", ErrFatal, fmt.Errorf(f, a...)) }
 
 // claim takes the task over under the lease's number. It stores the task and its first
 // state if there are none.

@@ -58,6 +58,8 @@ type Config struct {
 	Job   func(*coordinator.Job)
 	Serve func(*coordinator.Config)
 	Join  func(*client.JoinConfig)
+	// Answers, if not nil, is told of each answer of a role before anything of it leaves.
+	Answers func(q Request, status int)
 }
 
 // Lab is a deployment.
@@ -134,6 +136,8 @@ func New(t *testing.T, c Config) *Lab {
 		l.members = append(l.members, client.Member{Credential: credential, Source: client.Func(Dim, GradientOf(int64(i)))})
 	}
 	l.must(client.CreateLedger(l.ledger()))
+	_, err := l.promises().Create(t.Context(), nil, nil, nil)
+	l.must(err)
 	for name, of := range fronts {
 		l.doors[name] = l.open(of.role, of.peer)
 	}
@@ -179,6 +183,10 @@ func (l *Lab) must(err error) {
 
 func (l *Lab) ledger() string { return filepath.Join(l.dir, "ledger") }
 
+func (l *Lab) promises() coordinator.PromiseFile {
+	return coordinator.PromiseFile(filepath.Join(l.dir, "promises"))
+}
+
 func public(k ed25519.PrivateKey) ed25519.PublicKey { return k.Public().(ed25519.PublicKey) }
 
 // front is an address of a role: for clients, or for a peer.
@@ -203,9 +211,13 @@ func (l *Lab) open(r Role, peer string) *door {
 		if now == nil {
 			panic(http.ErrAbortHandler)
 		}
+		asked := Request{r, q.Method, q.URL.Path}
 		l.mu.Lock()
-		l.asked = append(l.asked, Request{r, q.Method, q.URL.Path})
+		l.asked = append(l.asked, asked)
 		l.mu.Unlock()
+		if f := l.c.Answers; f != nil {
+			w = &watched{ResponseWriter: w, tell: func(status int) { f(asked, status) }}
+		}
 		if peer != "" {
 			q = endpoint.WithPeer(q, peer)
 		}
@@ -219,6 +231,30 @@ func (l *Lab) open(r Role, peer string) *door {
 	d.url = s.URL
 	l.roots.AddCert(s.Certificate())
 	return d
+}
+
+// watched tells an answer's status before anything is written.
+type watched struct {
+	http.ResponseWriter
+	tell func(status int) // nil: it was told
+}
+
+// Unwrap is for http.ResponseController.
+func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *watched) WriteHeader(status int) {
+	if f := w.tell; f != nil && status >= 200 {
+		w.tell = nil
+		f(status)
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *watched) Write(b []byte) (int, error) {
+	if w.tell != nil {
+		w.WriteHeader(http.StatusOK)
+	}
+	return w.ResponseWriter.Write(b)
 }
 
 // let has an address answered by a handler.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 
 	pure "github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/ledger"
@@ -81,7 +80,7 @@ func (l *Lab) coordinator(ctx context.Context) (func(context.Context) error, err
 		return nil, err
 	}
 	c := coordinator.Config{Key: l.keys[Coordinator], Keyring: l.rings[Coordinator], Shuffler: l.source("shuffler for coordinator"), Store: s, Journal: journal,
-		Tasks: []coordinator.Job{l.job}, Promises: coordinator.PromiseFile(filepath.Join(l.dir, "promises")), AnnounceLedger: true, Workers: 2,
+		Tasks: []coordinator.Job{l.job}, Promises: l.promises(), AnnounceLedger: true, Workers: 2,
 		Aggregator: &coordinator.Aggregator{URL: l.doors["aggregator"].url, Client: l.peer(), Key: public(l.keys[Aggregator])}}
 	if l.c.Serve != nil {
 		l.c.Serve(&c)

@@ -26,6 +26,9 @@ type Keeper interface {
 	Save(Mark) error
 }
 
+// ErrDamaged is wrapped if a list's entries are not those that were written.
+var ErrDamaged = errors.New("the list is damaged")
+
 // List is a list in a Log whose entries each hold the digest of the one before, and its mark outside
 // the store. A store that was restored from an old copy is refused, because it may have forgotten
 // entries. K and V are what the entries tell. Several processes may write one list.
@@ -82,7 +85,7 @@ func (l *List[K, V]) read(ctx context.Context) error {
 
 func (l *List[K, V]) apply(data []byte) error {
 	if err := l.Apply(l.known, l.head, data); err != nil {
-		return fmt.Errorf("%s: entry %d: %w", l.Name, l.count+1, err)
+		return fmt.Errorf("%s: %w: entry %d: %w", l.Name, ErrDamaged, l.count+1, err)
 	}
 	l.count, l.head = l.count+1, sha256.Sum256(data)
 	return nil
@@ -106,6 +109,24 @@ func (l *List[K, V]) All(ctx context.Context) (map[K]V, error) {
 		return nil, err
 	}
 	return maps.Clone(l.known), nil
+}
+
+// Lag returns an error if the mark does not count all entries that this process knows. It returns nil
+// without a mark.
+func (l *List[K, V]) Lag() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.Mark == nil {
+		return nil
+	}
+	m, err := l.Mark.Load()
+	if err == nil && m.Entries < l.count {
+		err = fmt.Errorf("the high-water mark lags: it is at entry %d of %d, so that an old copy of the store would be taken; the next start writes it, or says why it cannot", m.Entries, l.count)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", l.Name, err)
+	}
+	return nil
 }
 
 // Find returns what this process knows of a key, or V's zero.

@@ -98,22 +98,25 @@ func (f File) Load() (Mark, error) {
 	return parse(data)
 }
 
-// Save replaces the mark durably. It refuses to lower one: a mark stays if it cannot be
-// read, has more entries, or has as many entries with another digest.
+// Save replaces the mark durably, or makes the file. It refuses to lower one: a mark stays if it cannot be
+// read, has more entries, or has as many entries with another digest. A mark of no entries is only ever made: of
+// several processes that do so at the same time one succeeds, and the errors of the others wrap os.ErrExist.
 func (f File) Save(m Mark) error {
-	if _, err := os.Stat(string(f)); !errors.Is(err, os.ErrNotExist) {
-		old, err := f.Load()
-		if err != nil {
-			return err
-		}
-		if old.Entries > m.Entries || old.Entries == m.Entries && old.Digest != m.Digest {
-			return fmt.Errorf("%w: %s is at entry %d (%x); not replaced by entry %d (%x)",
-				Err, f, old.Entries, old.Digest[:8], m.Entries, m.Digest[:8])
-		}
-	}
 	data, err := m.encode()
 	if err != nil {
 		return err
+	}
+	old, err := f.Load()
+	switch {
+	case errors.Is(err, ErrNone):
+		return durable.Create(string(f), data, 0o644)
+	case err != nil:
+		return err
+	case m.Entries == 0 && old == m:
+		return fmt.Errorf("high-water mark %s: %w", f, os.ErrExist)
+	case old.Entries > m.Entries || old.Entries == m.Entries && old.Digest != m.Digest:
+		return fmt.Errorf("%w: %s is at entry %d (%x); not replaced by entry %d (%x)",
+			Err, f, old.Entries, old.Digest[:8], m.Entries, m.Digest[:8])
 	}
 	return durable.WriteFile(string(f), data)
 }

@@ -6,7 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+
+	"github.com/riffle-dp/riffle/service/lab/memory"
 )
 
 func TestFile(t *testing.T) {
@@ -42,6 +46,70 @@ func TestFile(t *testing.T) {
 	}
 	if f.Save(Mark{Entries: 4, Digest: one}) == nil {
 		t.Error("a mark that cannot be read was replaced")
+	}
+}
+
+// Of those that make a mark at the same time one does: another one's first mark replaces none that counts
+// entries already.
+func TestMarkIsMadeOnce(t *testing.T) {
+	for trial := range 40 {
+		f := File(filepath.Join(t.TempDir(), "mark"))
+		var wg sync.WaitGroup
+		var made atomic.Int64
+		for range 3 {
+			wg.Go(func() {
+				switch err := f.Save(Mark{}); {
+				case err == nil:
+					made.Add(1)
+					if err := f.Save(Mark{Entries: 40, Digest: [32]byte{1}}); err != nil {
+						t.Error(err)
+					}
+				case !errors.Is(err, os.ErrExist) && !errors.Is(err, Err):
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if m, err := f.Load(); made.Load() != 1 || m.Entries != 40 || err != nil {
+			t.Fatalf("trial %d: made %d times, %+v, %v", trial, made.Load(), m, err)
+		}
+	}
+}
+
+// While a list's mark cannot be written nothing that is added counts as added, and the list says so. The next
+// that is added, or the same again, brings the mark up to date.
+func TestListWhoseMarkFails(t *testing.T) {
+	var at Mark
+	failing := false
+	l := &List[string, bool]{Name: "test", Log: &memory.Store{Disk: memory.NewDisk()}, Mark: memory.Mark[Mark]{At: &at, Do: func(op string, f func() error) error {
+		if failing && op == "write mark" {
+			return os.ErrPermission
+		}
+		return f()
+	}}, Apply: func(known map[string]bool, _ [32]byte, data []byte) error { known[string(data)] = true; return nil }}
+	add := func(key string) error {
+		return l.Add(t.Context(), key, func(known bool, _ [32]byte) ([]byte, error) {
+			if known {
+				return nil, nil
+			}
+			return []byte(key), nil
+		})
+	}
+	if err := errors.Join(l.Open(t.Context()), add("a"), l.Lag()); err != nil {
+		t.Fatal(err)
+	}
+	failing = true
+	for _, key := range []string{"b", "b", "a", "c"} {
+		if err := add(key); !errors.Is(err, os.ErrPermission) || at.Entries != 1 {
+			t.Errorf("%s: %v, the mark is at %d", key, err, at.Entries)
+		}
+	}
+	if err := l.Lag(); err == nil || !strings.Contains(err.Error(), "at entry 1 of 3") {
+		t.Errorf("it says %v", err)
+	}
+	failing = false
+	if err := errors.Join(add("b"), l.Lag()); err != nil || at.Entries != 3 {
+		t.Errorf("%v, the mark is at %d", err, at.Entries)
 	}
 }
 

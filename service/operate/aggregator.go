@@ -48,12 +48,7 @@ func serveAggregator(ctx context.Context, path string, o Options) error {
 	if err != nil {
 		return errors.Join(err, s.store.Close())
 	}
-	s.ready = func(ctx context.Context) error {
-		if _, err := s.store.Get(ctx, "ready"); err != nil && !errors.Is(err, store.ErrNotFound) {
-			return errors.New("the store does not answer")
-		}
-		return nil
-	}
+	s.ready = service.Ready
 	s.peers = newPeers(o.Log, shufflerPeer(source, c.ID))
 	s.metrics = append(s.metrics, func() []endpoint.Metric { return aggregatorMetrics(service.Snapshot()) })
 	return s.run(ctx, operatorAPI{}, func(ctx context.Context) error {

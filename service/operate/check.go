@@ -101,9 +101,16 @@ func (r *checkReport) coordinator(ctx context.Context, path string) error {
 	} else if items+results > 0 {
 		r.Checked["openings"], r.Checked["messages of tallies"] = int64(items), int64(results)
 	}
-	book, err := verifyLedger(ctx, c, s)
+	book, marked, err := verifyLedger(ctx, c, s)
+	if err == nil {
+		err = lag(book, marked)
+	}
 	if err != nil {
 		r.problem("ledger", "%v", err)
+	}
+	promises := promisesOf(c)
+	if _, err := promises.Load(); err != nil {
+		r.problem("promises", "%v", err)
 	}
 	unknown := map[[32]byte]bool{} // charged tasks that have no record
 	if book != nil {
@@ -141,7 +148,7 @@ func (r *checkReport) coordinator(ctx context.Context, path string) error {
 			continue
 		}
 		if book != nil {
-			coordinator.Check(ctx, s, book, coordinator.PromiseFile(c.Mark+".rounds"), w, r.problem)
+			coordinator.Check(ctx, s, book, promises, w, r.problem)
 		}
 		delete(unknown, wire.Digest(w))
 		if roles.Question(w) != "" {
@@ -255,15 +262,24 @@ func (r *checkReport) registrar(ctx context.Context, path string) error {
 	return err
 }
 
-// verifyLedger compares a coordinator's ledger with its mark.
-func verifyLedger(ctx context.Context, c config.Coordinator, s *store.Store) (*ledger.Book, error) {
+// verifyLedger compares a coordinator's ledger with its mark, which it returns too.
+func verifyLedger(ctx context.Context, c config.Coordinator, s *store.Store) (*ledger.Book, ledger.Mark, error) {
 	log, err := coordinator.OpenLog(ctx, s)
 	if err != nil {
-		return nil, err
+		return nil, ledger.Mark{}, err
 	}
-	mark, err := coordinator.MarkFile(c.Mark).Load()
+	marked, err := coordinator.MarkFile(c.Mark).Load()
 	if err != nil {
-		return nil, fmt.Errorf("high-water mark: %w", err)
+		return nil, marked, fmt.Errorf("high-water mark: %w", err)
 	}
-	return ledger.Verify(ctx, log, mark, c.ID)
+	book, err := ledger.Verify(ctx, log, marked, c.ID)
+	return book, marked, err
+}
+
+// lag returns an error if a mark does not count all entries of a ledger.
+func lag(b *ledger.Book, m ledger.Mark) error {
+	if n := b.Head().Entries; m.Entries < n {
+		return fmt.Errorf("the high-water mark lags: it is at entry %d of %d, so that an old copy of the store would be taken; a coordinator that starts writes it, or says why it cannot", m.Entries, n)
+	}
+	return nil
 }

@@ -75,7 +75,7 @@ func serveCoordinator(ctx context.Context, path string, o Options) error {
 	}
 	c.Evaluate = cmp.Or(o.Evaluate, c.Evaluate)
 	r := &coordinatorProcess{config: c, population: c.ID, version: o.Version, known: map[string]bool{}, unusable: map[string]bool{}, tasks: map[[32]byte]*train.Setup{}}
-	r.own = coordinator.Config{Holder: c.Holder, Workers: c.Workers, Log: o.Log, Hold: o.Hold, PauseAfter: c.PauseAfter, AnnounceLedger: c.AnnounceLedger}
+	r.own = coordinator.Config{Holder: c.Holder, Workers: c.Workers, Log: o.Log, Hold: o.Hold, PauseAfter: c.PauseAfter, PauseAfterVoid: c.PauseAfterVoid, AnnounceLedger: c.AnnounceLedger}
 	if r.own.Key, err = config.LoadSigning(c.SigningKey); err != nil {
 		return config.Errorf("%w", err)
 	}
@@ -89,12 +89,7 @@ func serveCoordinator(ctx context.Context, path string, o Options) error {
 	if err := r.prepare(ctx, s); err != nil {
 		return errors.Join(err, s.store.Close())
 	}
-	s.ready = func(ctx context.Context) error {
-		if _, err := s.store.List(ctx, store.Values, createdPrefix); err != nil {
-			return errors.New("the store does not answer")
-		}
-		return nil
-	}
+	s.ready = r.ready
 	peers := coordinatorPeers(r.own.Shuffler, r.own.Aggregator, r.population)
 	if r.registrar != nil {
 		peers = append(peers, registrarPeer(r.registrar, *c.Registrar, r.population))
@@ -117,7 +112,10 @@ func (r *coordinatorProcess) prepare(ctx context.Context, s *server) (err error)
 		return err
 	}
 	r.journal.Lookup = r.lookup
-	r.own.Store, r.own.Journal, r.own.Promises = s.store, r.journal, coordinator.PromiseFile(c.Mark+".rounds")
+	r.own.Store, r.own.Journal, r.own.Promises = s.store, r.journal, promisesOf(c)
+	if _, err := promisesOf(c).Load(); err != nil {
+		return err
+	}
 	if r.own.Shuffler, err = s.source(c.Shuffler, c.Registrar); err != nil {
 		return err
 	}
@@ -142,6 +140,9 @@ func (r *coordinatorProcess) prepare(ctx context.Context, s *server) (err error)
 	if r.service, err = coordinator.New(r.own); err != nil {
 		return err
 	}
+	if err := r.compareLedger(ctx); err != nil {
+		return err
+	}
 	bad, err := r.loadNew(ctx, r.service.Add)
 	if err != nil {
 		return err
@@ -160,10 +161,11 @@ func (r *coordinatorProcess) runnable(t *train.Setup, made created) (coordinator
 	if err != nil {
 		return coordinator.Job{}, err
 	}
+	r.share(t)
 	base := t.Baseline
 	out := coordinator.Job{
 		Signed: made.Signed, TokenKeys: made.tokens, Report: pure.Report, Budget: t.Limit, Sample: pure.Sample, Gamma: pure.Gamma,
-		Colluders: r.config.Colluders, Round: made.Round,
+		Colluders: r.config.Colluders, Round: made.Round, Close: func() { r.ended(t) },
 		Optimizer: func() (roles.Learner, error) {
 			c, err := t.Coordinator()
 			return c.Optimizer, err

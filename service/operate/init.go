@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -11,7 +12,6 @@ import (
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/service/client"
 	"github.com/riffle-dp/riffle/service/config"
-	"github.com/riffle-dp/riffle/service/coordinator"
 	"github.com/riffle-dp/riffle/service/mark"
 	"github.com/riffle-dp/riffle/service/store"
 )
@@ -63,16 +63,20 @@ func Init(ctx context.Context, role, path string) error {
 		if err != nil {
 			return err
 		}
-		return initMarked(ctx, c.Store, c.Mark, func() error { return coordinator.MarkFile(c.Mark).Save(ledger.Mark{}) })
+		return initMarked(ctx, c.Store, c.Mark, func() error {
+			_, err := saveMark(ctx, c, ledger.Mark{}, nil, nil, nil)
+			return err
+		})
 	case RoleClient:
 		c, err := config.Load[config.Client](path)
 		if err != nil {
 			return err
 		}
-		if _, err := os.Lstat(filepath.Join(c.Dir, "ledger")); err == nil {
-			return fmt.Errorf("operate: %s: there is a ledger already: %w", c.Dir, store.ErrExists)
+		err = client.CreateLedger(c.Dir)
+		if errors.Is(err, fs.ErrExist) {
+			err = fmt.Errorf("operate: %s: there is a ledger already: %w", c.Dir, store.ErrExists)
 		}
-		return client.CreateLedger(c.Dir)
+		return err
 	case RoleAll:
 		c, err := config.Load[config.All](path)
 		if err != nil {
@@ -91,34 +95,36 @@ func Init(ctx context.Context, role, path string) error {
 // initMarked makes the mark after the store. A store without a mark or a mark without a
 // store is refused at the start, with a message that says what to do.
 func initMarked(ctx context.Context, c store.Config, path string, save func() error) error {
+	exists := fmt.Errorf("operate: the high-water mark %s exists already: %w", path, store.ErrExists)
 	if _, err := os.Lstat(path); err == nil {
-		return fmt.Errorf("operate: the high-water mark %s exists already: %w", path, store.ErrExists)
+		return exists
 	}
 	if err := durable.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("operate: %w", err)
 	}
-	err := store.Init(ctx, c)
-	if errors.Is(err, store.ErrExists) {
-		// An earlier init may have ended before it made the mark, or the aggregator's store is older
-		// than marks: the ledger is empty then.
-		err = checkEmpty(ctx, c, err)
+	// An earlier init may have ended before it made the mark, or the aggregator's store is older
+	// than marks: the ledger is empty then.
+	made := store.Init(ctx, c)
+	if made != nil && !errors.Is(made, store.ErrExists) {
+		return made
 	}
-	if err != nil {
-		return err
-	}
-	return save()
-}
-
-func checkEmpty(ctx context.Context, c store.Config, exists error) error {
+	// As long as the store is open here no process charges anything, so the ledger that is empty stays
+	// so until it is marked. In a cluster, which has no such lock, only one init makes the mark.
 	s, err := store.Open(ctx, c)
 	if err != nil {
-		return errors.Join(exists, err)
+		return errors.Join(made, err)
 	}
 	defer s.Close()
 	if n, err := s.LastEntry(ctx); err != nil || n != 0 {
-		return errors.Join(exists, err)
+		if err == nil {
+			err = fmt.Errorf("operate: the ledger exists already, has %d entries, and no mark counts them: %w", n, store.ErrExists)
+		}
+		return err
 	}
-	return nil
+	if err = save(); errors.Is(err, os.ErrExist) {
+		return exists
+	}
+	return err
 }
 
 type roleConfig struct{ role, path string }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/internal/durable"
+	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/batch"
 	"github.com/riffle-dp/riffle/service/client"
@@ -222,15 +223,33 @@ func (n *inspection) coordinator(ctx context.Context, path, program string, call
 		_, err := c.LoadToken()
 		n.wrong("dashboard-token", err)
 	}
-	_, err = coordinator.MarkFile(c.Mark).Load()
-	n.wrong("mark", err)
+	_, err = promisesOf(c).Load()
+	n.wrong("promises", err)
 	if c.Data != "" && c.Data != "mnist" {
 		_, err := os.Stat(c.Data)
 		n.wrong("data", err)
 	}
 	c.Evaluate = cmp.Or(program, c.Evaluate)
 	n.evaluator(ctx, c)
-	n.store(func() (*store.Store, error) { return openCoordinatorStore(ctx, c) })
+	// While a coordinator runs its store cannot be read here, and it has compared the two itself.
+	var behind error
+	_, err = coordinator.MarkFile(c.Mark).Load()
+	n.store(func() (*store.Store, error) {
+		s, failed := openCoordinatorStore(ctx, c)
+		if failed == nil && err == nil {
+			var book *ledger.Book
+			var marked ledger.Mark
+			if book, marked, err = verifyLedger(ctx, c, s); err == nil {
+				behind = lag(book, marked)
+			}
+		}
+		return s, failed
+	})
+	if behind != nil { // the next start writes it, or fails
+		n.list = append(n.list, finding{Role: n.role, What: "mark", Note: behind.Error(), Look: true})
+	} else {
+		n.wrong("mark", err)
+	}
 	s := &server{process: c.Process}
 	source, err := s.source(c.Shuffler, c.Registrar)
 	var aggregator *coordinator.Aggregator

@@ -52,7 +52,7 @@ type ledgerEntry struct {
 
 // ReadLedger opens a coordinator's store, verifies the ledger's chain and its mark, and adds it
 // up. If ask is set and the coordinator runs, the coordinator is asked instead; its answer
-// lacks what each task costs.
+// lacks what each task costs. With a ledger above its budget, or a mark that lags, the report comes with an error.
 func ReadLedger(ctx context.Context, path string, ask bool) (*ledgerReport, error) {
 	c, err := config.Load[config.Coordinator](path)
 	if err != nil {
@@ -66,20 +66,16 @@ func ReadLedger(ctx context.Context, path string, ask bool) (*ledgerReport, erro
 		return nil, err
 	}
 	defer s.Close()
-	book, err := verifyLedger(ctx, c, s)
-	if err != nil {
-		return nil, err
-	}
-	mark, err := coordinator.MarkFile(c.Mark).Load()
+	book, marked, err := verifyLedger(ctx, c, s)
 	if err != nil {
 		return nil, err
 	}
 	r, err := addUp(c, book)
-	if err != nil {
-		return nil, err
+	if r != nil {
+		r.Marked = marked.Entries
+		err = errors.Join(err, lag(book, marked))
 	}
-	r.Marked = mark.Entries
-	return r, nil
+	return r, err
 }
 
 func askLedger(ctx context.Context, c config.Coordinator) (*ledgerReport, error) {
@@ -87,9 +83,13 @@ func askLedger(ctx context.Context, c config.Coordinator) (*ledgerReport, error)
 	if err != nil {
 		return nil, err
 	}
+	marked, err := coordinator.MarkFile(c.Mark).Load()
+	if err != nil {
+		return nil, err
+	}
 	m := resp.Msg
 	r := &ledgerReport{Population: c.Population, Entries: int64(len(m.Entries)), Epsilon: dp.Number(m.Epsilon), Delta: m.Delta, Method: m.Method, Basis: m.Basis,
-		Budget: c.Budget.Epsilon, Marked: int64(len(m.Entries)), Tasks: []ledgerTask{}}
+		Budget: c.Budget.Epsilon, Marked: marked.Entries, Tasks: []ledgerTask{}}
 	for _, e := range m.Entries {
 		r.Lines = append(r.Lines, ledgerEntry{Task: e.Task, Round: e.Round, Announcement: e.Announcement, Batch: e.Batch, Event: e.Event})
 	}
@@ -120,6 +120,29 @@ func addUp(c config.Coordinator, book *ledger.Book) (*ledgerReport, error) {
 func entryLine(e wire.Entry) ledgerEntry {
 	return ledgerEntry{Task: hex.EncodeToString(e.Task[:]), Round: e.Round, Announcement: hex.EncodeToString(e.Announcement[:]),
 		Batch: hex.EncodeToString(e.Batch[:]), Event: DescribeCharge(e.Event, e.Times)}
+}
+
+// compareLedger compares the ledger with what the shuffler was told, before the tasks' data are read: that may
+// take long. If the shuffler does not answer, each task compares before it does anything.
+func (r *coordinatorProcess) compareLedger(ctx context.Context) error {
+	soon, done := context.WithTimeout(ctx, peerTime)
+	defer done()
+	if err := r.service.CompareLedger(soon, r.population); errors.Is(err, coordinator.ErrFatal) {
+		return err
+	}
+	return nil
+}
+
+// ready says why the coordinator cannot work now. While its mark lags no batch is fetched.
+func (r *coordinatorProcess) ready(ctx context.Context) error {
+	if _, err := r.store.List(ctx, store.Values, createdPrefix); err != nil {
+		return errors.New("the store does not answer")
+	}
+	marked, err := coordinator.MarkFile(r.config.Mark).Load()
+	if err == nil {
+		r.journal.View(func(b *ledger.Book) { err = lag(b, marked) })
+	}
+	return err
 }
 
 // Migrate moves a role's store for good to the place that another configuration of the same

@@ -96,7 +96,7 @@ func openRecorded(ctx context.Context, path string, id [32]byte) (_ *recorded, e
 			r.store.Close()
 		}
 	}()
-	book, err := verifyLedger(ctx, r.config, r.store)
+	book, _, err := verifyLedger(ctx, r.config, r.store)
 	if err != nil {
 		return nil, err
 	}

@@ -34,9 +34,13 @@ func Check(ctx context.Context, s *store.Store, marks mark.Keeper, key ed25519.P
 // checkTokens checks the chain of grants, and that every epoch that has keys has those of its
 // record.
 func checkTokens(ctx context.Context, s storage, marks mark.Keeper, p wire.ID, problem func(where, format string, args ...any)) error {
-	if _, err := newGrants(s, marks).All(ctx); err != nil {
+	list := newGrants(s, marks)
+	if _, err := list.All(ctx); err != nil {
 		problem("ledger", "%v", err)
 		return ctx.Err()
+	}
+	if err := list.Lag(); err != nil {
+		problem("ledger", "%v", err)
 	}
 	names, err := s.List(ctx, store.Values, epochPrefix)
 	if err != nil {

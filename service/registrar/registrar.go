@@ -165,20 +165,20 @@ func readState(ctx context.Context, from storage, key ed25519.PublicKey, p wire.
 		st.statement, err = wire.VerifyRoster(key, p, st.Signed)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("registrar: the stored roster: %w", err)
+		return nil, fmt.Errorf("registrar: the stored roster: %w: %w", store.ErrDamaged, err)
 	}
 	b, err := from.GetObject(ctx, objectOf(st.Members))
 	if err != nil {
 		return nil, err
 	}
 	if sha256.Sum256(b) != st.Members {
-		return nil, errors.New("registrar: the stored members are not those of the record")
+		return nil, fmt.Errorf("registrar: %w: the stored members are not those of the record", store.ErrDamaged)
 	}
 	if st.members, err = decodeMembers(b); err != nil {
 		return nil, err
 	}
 	if st.digest() != st.statement.Digest || int64(len(st.enrolled)) != st.statement.Clients {
-		return nil, errors.New("registrar: the signed roster is about other clients than those stored")
+		return nil, fmt.Errorf("registrar: %w: the signed roster is about other clients than those stored", store.ErrDamaged)
 	}
 	return st, nil
 }
@@ -317,6 +317,9 @@ func (s *Service) Ready(ctx context.Context) error {
 	}
 	if _, err := s.config.Store.Get(ctx, keyRoster); err != nil {
 		return errors.New("registrar: the store does not answer")
+	}
+	if s.tokens != nil {
+		return s.tokens.grants.Lag()
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func (s *Store) ledgerInfo(ctx context.Context) (streamInfo, error) {
 		return info, err
 	}
 	if info.count != info.last {
-		return info, fmt.Errorf("store: %s: the ledger has %d entries and last sequence %d; refusing", s.where(), info.count, info.last)
+		return info, fmt.Errorf("store: %s: %w: the ledger has %d entries and last sequence %d; refusing", s.where(), ErrDamaged, info.count, info.last)
 	}
 	return info, nil
 }
@@ -72,7 +72,7 @@ func (s *Store) Entries(ctx context.Context) iter.Seq2[Message, error] {
 		next := uint64(1)
 		for m, err := range s.read(ctx, s.ledgerName(), 1, s.config.Domain+".ledger") {
 			if err == nil && m.seq != next {
-				err = fmt.Errorf("store: ledger entry %d is missing", next)
+				err = fmt.Errorf("store: %w: ledger entry %d is missing", ErrDamaged, next)
 			}
 			if err != nil {
 				yield(Message{}, err)
@@ -84,7 +84,7 @@ func (s *Store) Entries(ctx context.Context) iter.Seq2[Message, error] {
 			next++
 		}
 		if next <= info.last {
-			yield(Message{}, fmt.Errorf("store: ledger ends at entry %d of %d", next-1, info.last))
+			yield(Message{}, fmt.Errorf("store: %w: the ledger ends at entry %d of %d", ErrDamaged, next-1, info.last))
 			return
 		}
 		if err := s.settle(s.ledgerName()); err != nil {

@@ -188,6 +188,20 @@ func (s *Store) readMarker(ctx context.Context) (marker, error) {
 
 // writeMarker replaces the marker. Only Init and Migrate call it.
 func (s *Store) writeMarker(ctx context.Context, m marker) error {
+	var revision uint64
+	if s.config.Dir == "" {
+		e, err := s.get(ctx, markerKey)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+		revision = e.Revision
+	}
+	return s.putMarker(ctx, m, revision)
+}
+
+// putMarker writes the marker. In a cluster it returns ErrConflict unless the marker there has the revision,
+// 0 if there is none.
+func (s *Store) putMarker(ctx context.Context, m marker, revision uint64) error {
 	data, err := m.encode()
 	if err != nil {
 		return err
@@ -195,14 +209,7 @@ func (s *Store) writeMarker(ctx context.Context, m marker) error {
 	if s.config.Dir != "" {
 		err = durable.WriteFile(filepath.Join(s.config.Dir, markerFile), data)
 	} else {
-		var rev uint64
-		e, getErr := s.get(ctx, markerKey)
-		if getErr == nil {
-			rev = e.Revision
-		} else if !errors.Is(getErr, ErrNotFound) {
-			return getErr
-		}
-		_, err = s.put(ctx, markerKey, data, rev)
+		_, err = s.put(ctx, markerKey, data, revision)
 	}
 	if err != nil {
 		return fmt.Errorf("store: marker: %w", err)

@@ -235,7 +235,12 @@ func (s *Store) create(ctx context.Context) error {
 	if info.last != 0 {
 		return fmt.Errorf("store: %s has no marker but a ledger of %d entries; refusing: %w", s.where(), info.last, ErrExists)
 	}
-	return s.writeMarker(ctx, newMarker(s.config))
+	// No lock keeps another Init from a cluster. Of two that come as far as this one writes the marker.
+	err = s.putMarker(ctx, newMarker(s.config), 0)
+	if errors.Is(err, ErrConflict) {
+		err = fmt.Errorf("store: %s holds a store already: %w", s.where(), ErrExists)
+	}
+	return err
 }
 
 // Open opens a store made by Init. It refuses, each with its own message, a
