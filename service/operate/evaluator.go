@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/learn/external"
@@ -27,7 +28,7 @@ type evaluator struct {
 	session *external.Session // nil: none now
 
 	parameters string // that the task names
-	said       string // the error that was logged last
+	logged     external.Telling
 }
 
 func newEvaluator(c config.Coordinator, task wire.Task, parameters string, log *slog.Logger) *evaluator {
@@ -49,12 +50,11 @@ func (e *evaluator) Evaluate(ctx context.Context, params []float32) any {
 		numbers, err = e.ask(ctx, params)
 	}
 	if err == nil {
-		e.said = ""
+		e.logged = external.Telling{}
 		return byProgram(numbers)
 	}
 	text, lines := told(err)
-	if ctx.Err() == nil && text != e.said {
-		e.said = text
+	if ctx.Err() == nil && e.logged.Due(text, time.Now()) {
 		e.log.Error("the model is not evaluated: the program fails; the rounds go on", "error", text, "lines", lines)
 	}
 	return evaluation{Loss: dp.Number(math.NaN()), beside: true, Failed: true, failure: shortened(err.Error(), maxFailure)}
