@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 
 	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/service/document"
@@ -47,6 +48,9 @@ type promises struct {
 
 // Load reads the promises.
 func (f PromiseFile) Load() (map[hash]promise, error) {
+	if err := durable.Own(filepath.Dir(string(f))); err != nil {
+		return nil, fmt.Errorf("coordinator: promises of rounds: %w", err)
+	}
 	b, err := os.ReadFile(string(f))
 	if errors.Is(err, os.ErrNotExist) {
 		return map[hash]promise{}, nil

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"strconv"
 
 	"github.com/riffle-dp/riffle/internal/durable"
@@ -86,8 +87,11 @@ func (m Mark) encode() ([]byte, error) {
 // File is the path of a mark, best on another disk than the store. `riffle init` makes the file.
 type File string
 
-// Load reads the mark. A missing file is an ErrNone.
+// Load reads the mark. A missing file is an ErrNone. A mark in a directory that others own or may write into is refused.
 func (f File) Load() (Mark, error) {
+	if err := durable.Own(filepath.Dir(string(f))); err != nil {
+		return Mark{}, fmt.Errorf("high-water mark: %w", err)
+	}
 	data, err := os.ReadFile(string(f))
 	if errors.Is(err, os.ErrNotExist) {
 		return Mark{}, fmt.Errorf("%w: %s", ErrNone, f)
@@ -101,15 +105,13 @@ func (f File) Load() (Mark, error) {
 // Save replaces the mark durably. It refuses to lower one: a mark stays if it cannot be
 // read, has more entries, or has as many entries with another digest.
 func (f File) Save(m Mark) error {
-	if _, err := os.Stat(string(f)); !errors.Is(err, os.ErrNotExist) {
-		old, err := f.Load()
-		if err != nil {
-			return err
-		}
-		if old.Entries > m.Entries || old.Entries == m.Entries && old.Digest != m.Digest {
-			return fmt.Errorf("%w: %s is at entry %d (%x); not replaced by entry %d (%x)",
-				Err, f, old.Entries, old.Digest[:8], m.Entries, m.Digest[:8])
-		}
+	switch old, err := f.Load(); {
+	case errors.Is(err, ErrNone):
+	case err != nil:
+		return err
+	case old.Entries > m.Entries || old.Entries == m.Entries && old.Digest != m.Digest:
+		return fmt.Errorf("%w: %s is at entry %d (%x); not replaced by entry %d (%x)",
+			Err, f, old.Entries, old.Digest[:8], m.Entries, m.Digest[:8])
 	}
 	data, err := m.encode()
 	if err != nil {
