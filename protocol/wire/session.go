@@ -68,6 +68,9 @@ type Session struct {
 	// Taken is the number of messages that the shuffler has taken from the client in rounds that
 	// are closed, since it began to count; nil: it does not count.
 	Taken *int64
+	// Passes are for the relay, one for each day (UTC) from that of the request's time on, as long as the
+	// session lasts but at most MaxPasses; nil: the shuffler has no relay.
+	Passes []ID
 }
 
 func (*Session) kind() byte { return KindSession }
@@ -83,7 +86,7 @@ func (m *Session) parts() []part {
 			m.Taken = new(int64)
 		}
 		c.count("taken", m.Taken)
-	}}}
+	}}, passesPart(&m.Passes)}
 }
 
 // mac returns the HMAC-SHA-256 of the report without the MAC itself.

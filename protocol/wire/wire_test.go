@@ -142,6 +142,10 @@ func messages() []vector {
 		vectorOf("announcement-ledger", told),
 		vectorOf("head", HeadStatement{Population: ID{1}, Head: *told.Ledger}),
 		vectorOf("session-taken", Session{Expires: session.Expires, Key: session.Key, Taken: &ann.Population}),
+		vectorOf("session-passes", Session{Expires: session.Expires, Key: session.Key, Passes: []ID{{1}, {2, 15: 3}}}),
+		vectorOf("relay-view", RelayView{Keys: []PassKey{{18}, {19}}, Enrolments: [][]byte{[]byte("the newest"), []byte("an older one")},
+			Rounds: []RelayRound{{fill(4), 1}, {fill(5), 0}}}),
+		vectorOf("relay-view-0", RelayView{}),
 		vectorOf("head-0", HeadStatement{Population: ID{1}}),
 		vectorOf("opening", Opening{Announcement: fill(4), Task: []byte("a task"), Size: 300, From: 64, Keys: [][]byte{[]byte("to one"), []byte("to another")}, Digests: [][32]byte{fill(15), fill(16)}}),
 		vectorOf("opened", Opened{Announcement: fill(4), From: 64, To: 66, Ticket: fill(17), Accepted: 3, WrongKey: 1, OutOfRange: 2, Sum: []int64{5, 0, -7},
@@ -532,6 +536,28 @@ func mustHex(t *testing.T, s string) []byte {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// A relay knows the passes of its keys, on their day.
+func TestRelayPass(t *testing.T) {
+	key := PassKey{1, 2, 3}
+	pass := key.Pass(19_000, [8]byte{9})
+	if got := fmt.Sprintf("%x", pass); got != "09000000000000007a29e53265e90ab4" {
+		t.Errorf("the pass is %s", got)
+	}
+	other := pass
+	other[0] ^= 1
+	forged := pass
+	forged[15] ^= 1
+	if !key.Made(pass, 19_000) || key.Made(pass, 19_001) || (PassKey{1, 2}).Made(pass, 19_000) || key.Made(other, 19_000) || key.Made(forged, 19_000) || key.Made(ID{}, 19_000) {
+		t.Error("a pass of another day or key is taken, or its own is not")
+	}
+	if PassDay(86_399) != 0 || PassDay(86_400) != 1 {
+		t.Error("a day is not 86,400 seconds")
+	}
+	if fmt.Sprintf("%v %x", key, key) != "wire.PassKey wire.PassKey" {
+		t.Error("a key is printed")
+	}
 }
 
 // A pass is a function of key and round; a report's header shows it.

@@ -58,7 +58,7 @@ type Process struct {
 	// are. Set it to 1 if all callers come from one address, such as a proxy's. Default
 	// 0.125.
 	AddressShare float64 `yaml:"address-share"`
-	// Rate limits the requests a second of all clients together; 0: no limit.
+	// Rate limits the posts a second of all clients together, and their questions (GET) likewise; 0: no limit.
 	Rate float64 `yaml:"rate"`
 	// Log is the lowest level that is logged: debug, info (default), warn or error.
 	Log   string     `yaml:"log"`
