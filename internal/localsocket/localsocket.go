@@ -15,9 +15,9 @@ import (
 // ErrOther is wrapped if another user listens.
 var ErrOther = errors.New("another user listens there")
 
-// Check refuses a path that names no file: a name that begins with @ or a zero byte is one of Linux's abstract
+// check refuses a path that names no file: a name that begins with @ or a zero byte is one of Linux's abstract
 // sockets, which any user may take.
-func Check(path string) error {
+func check(path string) error {
 	if strings.HasPrefix(path, "@") || strings.HasPrefix(path, "\x00") || path == "" {
 		return fmt.Errorf("%q is not the path of a socket: any user may take such a name", path)
 	}
@@ -26,7 +26,7 @@ func Check(path string) error {
 
 // Dial connects to the socket at a path. It fails if neither this user nor root listens there.
 func Dial(ctx context.Context, path string) (net.Conn, error) {
-	if err := Check(path); err != nil {
+	if err := check(path); err != nil {
 		return nil, err
 	}
 	var d net.Dialer

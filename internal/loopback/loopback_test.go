@@ -48,8 +48,8 @@ func TestForeign(t *testing.T) {
 					r.Header.Set(name, value)
 				}
 			}
-			if foreign, link := Foreign(r), Link(r); foreign != c.foreign || link != (c.link && method == "GET") {
-				t.Errorf("%s %+v: %t, %t", method, c, foreign, link)
+			if foreign, linked := Foreign(r, false), Foreign(r, true); foreign != c.foreign || linked != (c.foreign && !(c.link && method == "GET")) {
+				t.Errorf("%s %+v: %t, %t", method, c, foreign, linked)
 			}
 		}
 	}

@@ -49,9 +49,9 @@ func Keep(ctx context.Context, c Config, told func(error)) (*Kept, error) {
 	} else {
 		k.dim, k.about, k.session = s.About.Dim, s.About, s
 	}
-	var t Telling
+	var t telling
 	if err != nil {
-		t.Due(err.Error(), time.Now()) // it was told above
+		t.due(err.Error(), time.Now()) // it was told above
 	}
 	go k.run(ctx, t)
 	return k, nil
@@ -60,15 +60,15 @@ func Keep(ctx context.Context, c Config, told func(error)) (*Kept, error) {
 // again is the time after which an error that lasts is told again.
 const again = 10 * time.Minute
 
-// Telling decides when the errors of attempts are told to a program's owner. The zero Telling has told nothing.
-type Telling struct {
+// telling decides when the errors of attempts are told to a program's owner.
+type telling struct {
 	said string
 	at   time.Time
 }
 
-// Due says whether to tell an error: at once if it is another one than before, and again every ten minutes while
+// due says whether to tell an error: at once if it is another one than before, and again every ten minutes while
 // it lasts.
-func (t *Telling) Due(text string, now time.Time) bool {
+func (t *telling) due(text string, now time.Time) bool {
 	if text == t.said && now.Sub(t.at) < again {
 		return false
 	}
@@ -107,7 +107,7 @@ func (k *Kept) Close() {
 }
 
 // run opens the program whenever its session has broken.
-func (k *Kept) run(ctx context.Context, t Telling) {
+func (k *Kept) run(ctx context.Context, t telling) {
 	defer close(k.over)
 	for {
 		select {
@@ -128,11 +128,11 @@ func (k *Kept) run(ctx context.Context, t Telling) {
 			if ctx.Err() != nil {
 				return
 			}
-			if open = err == nil; !open && t.Due(err.Error(), time.Now()) {
+			if open = err == nil; !open && t.due(err.Error(), time.Now()) {
 				k.told(err)
 			}
 		}
-		t = Telling{}
+		t = telling{}
 	}
 }
 

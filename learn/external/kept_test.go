@@ -231,14 +231,14 @@ func TestNamesThatAnybodyMayTake(t *testing.T) {
 
 // An error that lasts is told again, but not at each attempt.
 func TestLastingErrorsAreToldAgain(t *testing.T) {
-	var say Telling
+	var say telling
 	now := time.Now()
 	for _, c := range []struct {
 		after time.Duration
 		text  string
 		want  bool
 	}{{0, "one", true}, {0, "one", false}, {again - 1, "one", false}, {1, "one", true}, {time.Minute, "one", false}, {0, "other", true}, {0, "one", true}, {again, "one", true}} {
-		if now = now.Add(c.after); say.Due(c.text, now) != c.want {
+		if now = now.Add(c.after); say.due(c.text, now) != c.want {
 			t.Errorf("%+v: %t", c, !c.want)
 		}
 	}

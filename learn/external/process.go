@@ -34,14 +34,6 @@ type peer struct {
 // dial connects to a program or starts it.
 func dial(c Config) (*peer, error) {
 	if path, ok := strings.CutPrefix(c.Program, "unix:"); ok {
-		if err := localsocket.Check(path); err != nil {
-			return nil, err
-		}
-		if c.Purpose == Client {
-			if err := trusted(path); err != nil {
-				return nil, err
-			}
-		}
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		conn, err := localsocket.Dial(ctx, path)
@@ -50,6 +42,11 @@ func dial(c Config) (*peer, error) {
 		}
 		if err != nil {
 			return nil, err
+		}
+		if c.Purpose == Client {
+			if err := trusted(path); err != nil {
+				return nil, errors.Join(err, conn.Close())
+			}
 		}
 		return &peer{in: conn, out: conn}, nil
 	}

@@ -167,7 +167,7 @@ func (d *dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// Others may link to the page, but not use what it uses: their visitors' browsers would take its streams.
-	if loopback.Foreign(r) && (!loopback.Link(r) || strings.HasPrefix(r.URL.Path, "/api/")) {
+	if loopback.Foreign(r, !strings.HasPrefix(r.URL.Path, "/api/")) {
 		refuse(w, http.StatusForbidden, "this is for the page itself, not for those of other origins")
 		return
 	}

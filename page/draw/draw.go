@@ -83,7 +83,7 @@ func Handler(origin string, client fs.FS, v Visit) http.Handler {
 			http.Error(w, "this page is on "+origin, http.StatusForbidden)
 		case r.Method == http.MethodPost && (r.Header.Get("Origin") != origin || !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json")):
 			http.Error(w, "not from this page", http.StatusForbidden)
-		case loopback.Foreign(r) && (!loopback.Link(r) || r.URL.Path != "/"):
+		case loopback.Foreign(r, r.URL.Path == "/"):
 			http.Error(w, "not for other pages", http.StatusForbidden)
 		default:
 			mux.ServeHTTP(w, r)

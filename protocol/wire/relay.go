@@ -1,11 +1,6 @@
 package wire
 
-import (
-	"crypto/hmac"
-	"encoding/binary"
-	"fmt"
-	"io"
-)
+import "encoding/binary"
 
 // MaxPasses is the largest number of passes for a relay in a session.
 const MaxPasses = 32
@@ -22,35 +17,22 @@ func passesPart(p *[]ID) part {
 	}}
 }
 
-// PassKey makes and checks passes for a relay. A shuffler shares it with its relay. Printing it does not
-// show the key.
-type PassKey [32]byte
+// PassDay is a day in seconds. A pass for a relay is for one day, counted from the first of 1970 (UTC).
+const PassDay = 24 * 60 * 60
 
-// Format hides the key.
-func (PassKey) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, "wire.PassKey") }
-
-// Pass returns the pass of a day, counted from the first of 1970 (UTC): the nonce, and the first 8 bytes of the
-// HMAC-SHA-256 of day and nonce.
-func (k PassKey) Pass(day int64, nonce [8]byte) (pass ID) {
-	sum := (*SessionKey)(&k).mac(LabelRelayPass, binary.LittleEndian.AppendUint64(nil, uint64(day)), nonce[:])
+// RelayPass returns the pass of a day with a nonce, under a key that a shuffler shares with its relay: the nonce, and
+// the first 8 bytes of the HMAC-SHA-256 of day and nonce.
+func (k SessionKey) RelayPass(day int64, nonce [8]byte) (pass ID) {
+	sum := k.mac(LabelRelayPass, binary.LittleEndian.AppendUint64(nil, uint64(day)), nonce[:])
 	copy(pass[copy(pass[:], nonce[:]):], sum[:])
 	return pass
 }
 
-// Made says whether a pass is one of this key for a day.
-func (k PassKey) Made(pass ID, day int64) bool {
-	want := k.Pass(day, [8]byte(pass[:8]))
-	return hmac.Equal(want[:], pass[:])
-}
-
-// PassDay returns the day of a time in Unix seconds, as passes count it.
-func PassDay(unix int64) int64 { return unix / (24 * 60 * 60) }
-
 // RelayView is what a shuffler tells its relay, so that the relay answers by itself who asks for enrolments, and
 // knows passes.
 type RelayView struct {
-	Keys       []PassKey
-	Enrolments [][]byte // signed; the first is the newest
+	Keys       []SessionKey // of passes
+	Enrolments [][]byte     // signed; the first is the newest
 	Rounds     []RelayRound
 }
 
@@ -63,7 +45,7 @@ type RelayRound struct {
 func (*RelayView) kind() byte { return KindRelayView }
 
 func (m *RelayView) fields(c *codec) {
-	list(c, &m.Keys, func(k *PassKey) { c.fixed(k[:]) })
+	list(c, &m.Keys, func(k *SessionKey) { c.fixed(k[:]) })
 	list(c, &m.Enrolments, func(e *[]byte) { c.blob(e) })
 	n := c.rest("rounds", len(m.Rounds), len([32]byte{})+1)
 	if c.reads && n > 0 {

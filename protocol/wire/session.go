@@ -39,7 +39,8 @@ func (m *SessionRequest) fields(c *codec) {
 	}
 }
 
-// SessionKey is shared by one client and its shuffler. Printing it does not show the key.
+// SessionKey is shared by one client and its shuffler, or by a shuffler and its relay. Printing it does not show
+// the key.
 type SessionKey [32]byte
 
 // Format hides the key.

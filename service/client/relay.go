@@ -37,7 +37,7 @@ type passes struct {
 func (f *Fleet) pass(now time.Time) string {
 	var pass wire.ID
 	p := f.passes.Load()
-	if day := wire.PassDay(now.Unix()); p != nil && day >= p.first && day-p.first < int64(len(p.all)) {
+	if day := now.Unix() / wire.PassDay; p != nil && day >= p.first && day-p.first < int64(len(p.all)) {
 		pass = p.all[day-p.first]
 	} else {
 		rand.Read(pass[:]) // never fails

@@ -126,7 +126,7 @@ func (f *Fleet) session(ctx context.Context, m *member, p wire.ID, suite wire.Su
 		return s, true, client.Refuse(client.CauseSession, "it ends at %s, the round at %s", time.Unix(next.Expires, 0).UTC().Format(time.RFC3339), deadline.UTC().Format(time.RFC3339))
 	}
 	if len(next.Passes) > 0 && f.config.Relay != "" {
-		f.passes.Store(&passes{wire.PassDay(request.Time), next.Passes})
+		f.passes.Store(&passes{request.Time / wire.PassDay, next.Passes})
 	}
 	next.Passes = nil // members need none of their own
 	m.mu.Lock()

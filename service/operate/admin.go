@@ -30,6 +30,18 @@ const maxAdmin = 64
 type plainServer struct {
 	listener net.Listener
 	handler  http.Handler
+	socket   string // the path of a socket, which ends with the server; "": none
+}
+
+// close ends a server that does not serve.
+func (p *plainServer) close() error {
+	err := p.listener.Close()
+	if p.socket != "" {
+		if gone := os.Remove(p.socket); !errors.Is(gone, fs.ErrNotExist) { // somebody may have cleaned up
+			err = errors.Join(err, gone)
+		}
+	}
+	return err
 }
 
 // newAdmin listens on the operators' address: /healthz, /readyz, /metrics. Its requests
@@ -72,7 +84,7 @@ func adminHandler(address string, ready func(context.Context) error, metrics fun
 		switch {
 		case local && !loopback.Host(r.Host):
 			plain(w, http.StatusMisdirectedRequest, "this address is for this machine only: ask for it by 127.0.0.1 or localhost\n")
-		case loopback.Foreign(r):
+		case loopback.Foreign(r, false):
 			plain(w, http.StatusForbidden, "other pages may not ask here\n")
 		default:
 			mux.ServeHTTP(w, r)
@@ -95,9 +107,10 @@ func (p *plainServer) run(ctx context.Context) error {
 	go func() { done <- s.Serve(p.listener) }()
 	select {
 	case err := <-done:
-		return fmt.Errorf("operate: %v", err)
+		return errors.Join(fmt.Errorf("operate: %v", err), p.close())
 	case <-ctx.Done():
 	}
+	defer p.close()
 	grace, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	err := s.Shutdown(grace)
@@ -128,7 +141,7 @@ func newSocketServer(path string, h http.Handler) (*plainServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("operate: %w", err)
 	}
-	return &plainServer{listener: l, handler: h}, nil
+	return &plainServer{listener: l, handler: h, socket: path}, nil
 }
 
 // listenPrivately makes a socket of mode 0600. A socket's first mode is what the umask leaves, so it is made where
@@ -147,28 +160,14 @@ func listenPrivately(path string) (_ net.Listener, err error) {
 	if err != nil {
 		return nil, err
 	}
-	l.SetUnlinkOnClose(false) // it would take the first name
+	l.SetUnlinkOnClose(false) // it would remove the first name, which may be another's by then
 	if err = os.Chmod(first, 0o600); err == nil {
 		err = os.Rename(first, path)
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.Close(), os.Remove(first))
 	}
-	return named{l, path}, nil
-}
-
-// named is a listener on a socket, whose name goes with it.
-type named struct {
-	net.Listener
-	path string
-}
-
-func (n named) Close() error {
-	err := os.Remove(n.path)
-	if errors.Is(err, fs.ErrNotExist) { // it was closed before, or somebody has cleaned up
-		err = nil
-	}
-	return errors.Join(n.Listener.Close(), err)
+	return l, nil
 }
 
 // newSocketClient returns a client of a server on a socket; the host in its URLs does not matter. The server must

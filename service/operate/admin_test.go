@@ -204,7 +204,7 @@ func TestSocketIsNeverOpen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.listener.Close(); err != nil {
+		if err := s.close(); err != nil {
 			t.Fatal(err)
 		}
 	}

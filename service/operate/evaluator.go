@@ -21,6 +21,9 @@ import (
 	"github.com/riffle-dp/riffle/service/config"
 )
 
+// loggedAgain is the time after which an error that lasts is logged again.
+const loggedAgain = 10 * time.Minute
+
 // evaluator has a program evaluate a task's models; service/coordinator says what its methods do.
 type evaluator struct {
 	config  external.Config
@@ -28,7 +31,8 @@ type evaluator struct {
 	session *external.Session // nil: none now
 
 	parameters string // that the task names
-	logged     external.Telling
+	said       string // the error that was logged last, at a time
+	at         time.Time
 }
 
 func newEvaluator(c config.Coordinator, task wire.Task, parameters string, log *slog.Logger) *evaluator {
@@ -50,11 +54,12 @@ func (e *evaluator) Evaluate(ctx context.Context, params []float32) any {
 		numbers, err = e.ask(ctx, params)
 	}
 	if err == nil {
-		e.logged = external.Telling{}
+		e.said = ""
 		return byProgram(numbers)
 	}
 	text, lines := told(err)
-	if ctx.Err() == nil && e.logged.Due(text, time.Now()) {
+	if ctx.Err() == nil && (text != e.said || time.Since(e.at) >= loggedAgain) {
+		e.said, e.at = text, time.Now()
 		e.log.Error("the model is not evaluated: the program fails; the rounds go on", "error", text, "lines", lines)
 	}
 	return evaluation{Loss: dp.Number(math.NaN()), beside: true, Failed: true, failure: shortened(err.Error(), maxFailure)}

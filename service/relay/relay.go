@@ -14,6 +14,7 @@ package relay
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -47,13 +48,13 @@ type Config struct {
 // while Run runs.
 type Service struct {
 	config                      Config
-	view                        *endpoint.Looks[view]
+	view                        *looks[view]
 	passed, own, failed, refuse atomic.Int64
 }
 
 // view is what the shuffler has told.
 type view struct {
-	keys   []wire.PassKey
+	keys   []wire.SessionKey
 	newest []byte // the signed enrolment
 	rounds map[[32]byte][]byte
 }
@@ -80,7 +81,7 @@ func New(c Config) (*Service, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Service{config: c}
-	s.view = endpoint.NewLooks(viewPause, viewTime, s.look)
+	s.view = newLooks(viewPause, viewTime, s.look)
 	return s, nil
 }
 
@@ -116,7 +117,7 @@ const looksAgain, looksSoon = time.Minute, time.Second
 func (s *Service) Run(ctx context.Context) error {
 	for {
 		next := looksAgain
-		if _, err := s.view.Now(ctx); err != nil {
+		if _, err := s.view.now(ctx); err != nil {
 			next = looksSoon
 		}
 		select {
@@ -137,15 +138,15 @@ const passSkew = time.Hour
 // number is the pass's own.
 func (s *Service) Known(r *http.Request) (caller int, ok bool) {
 	b, err := base64.RawURLEncoding.DecodeString(r.Header.Get(PassHeader))
-	v, some := s.view.Last()
+	v, some := s.view.before()
 	if err != nil || len(b) != len(wire.ID{}) || !some {
 		return 0, false
 	}
 	pass, now := wire.ID(b), time.Now()
-	last := wire.PassDay(now.Add(passSkew).Unix())
-	for day := wire.PassDay(now.Add(-passSkew).Unix()); day <= last; day++ {
+	last := now.Add(passSkew).Unix() / wire.PassDay
+	for day := now.Add(-passSkew).Unix() / wire.PassDay; day <= last; day++ {
 		for _, k := range v.keys {
-			if k.Made(pass, day) {
+			if made := k.RelayPass(day, [8]byte(pass[:8])); hmac.Equal(made[:], pass[:]) {
 				return endpoint.Client(pass), true
 			}
 		}
@@ -183,11 +184,11 @@ func (s *Service) serveEnrolment(w http.ResponseWriter, r *http.Request) {
 		find = func(v view) []byte { return v.rounds[[32]byte(b)] }
 	}
 	var enrolment []byte
-	if v, ok := s.view.Last(); ok && name != "" {
+	if v, ok := s.view.before(); ok && name != "" {
 		enrolment = find(v) // which never changes
 	}
 	if enrolment == nil {
-		v, err := s.view.Now(r.Context())
+		v, err := s.view.now(r.Context())
 		if err != nil {
 			s.failed.Add(1)
 			endpoint.Refuse(w, wire.Unavailable, "")
@@ -266,7 +267,7 @@ func (s *Service) ask(ctx context.Context, method, path string, body []byte, mos
 
 // Ready returns why requests cannot be passed on now; nil if they can.
 func (s *Service) Ready(ctx context.Context) error {
-	if _, err := s.view.Now(ctx); err != nil {
+	if _, err := s.view.now(ctx); err != nil {
 		return errors.New("relay: the gateway does not answer")
 	}
 	return nil

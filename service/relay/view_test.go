@@ -121,21 +121,21 @@ func TestRelayAnswersForEnrolments(t *testing.T) {
 func TestRelayKnowsPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(12 * time.Hour) // noon
-		key, other := wire.PassKey{1}, wire.PassKey{2}
-		g := &told{view: &wire.RelayView{Keys: []wire.PassKey{{9}, key}, Enrolments: [][]byte{[]byte("new")}}}
+		key, other := wire.SessionKey{1}, wire.SessionKey{2}
+		g := &told{view: &wire.RelayView{Keys: []wire.SessionKey{{9}, key}, Enrolments: [][]byte{[]byte("new")}}}
 		network := memnet.New()
 		s, err := New(Config{Gateway: network.Serve(t, g).URL, Client: network.Client(t)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		today := wire.PassDay(time.Now().Unix())
+		today := time.Now().Unix() / wire.PassDay
 		show := func(header string) (int, bool) {
 			r := httptest.NewRequest("POST", Path, nil)
 			r.Header.Set(PassHeader, header)
 			return s.Known(r)
 		}
-		text := func(k wire.PassKey, day int64, nonce byte) string {
-			pass := k.Pass(day, [8]byte{nonce})
+		text := func(k wire.SessionKey, day int64, nonce byte) string {
+			pass := k.RelayPass(day, [8]byte{nonce})
 			return base64.RawURLEncoding.EncodeToString(pass[:])
 		}
 		if _, ok := show(text(key, today, 1)); ok {
@@ -171,7 +171,7 @@ func TestRelayKnowsPasses(t *testing.T) {
 		// New keys are known within a minute, also after the shuffler was away.
 		g.set(nil)
 		time.Sleep(2 * time.Minute)
-		g.set(&wire.RelayView{Keys: []wire.PassKey{other}, Enrolments: [][]byte{[]byte("new")}})
+		g.set(&wire.RelayView{Keys: []wire.SessionKey{other}, Enrolments: [][]byte{[]byte("new")}})
 		time.Sleep(looksAgain + time.Second)
 		if _, ok := show(text(other, today+1, 1)); !ok {
 			t.Error("a new key is not known")

@@ -53,9 +53,9 @@ func masterName(end int64) string { return masterPrefix + strconv.FormatInt(end,
 
 // master makes the keys of the sessions that end at one time.
 type master struct {
-	macs   sync.Pool    // pool of hash.Hash keyed with the secret
-	ticket [32]byte     // seals tickets of TLS
-	relay  wire.PassKey // makes passes for the relay
+	macs   sync.Pool       // pool of hash.Hash keyed with the secret
+	ticket [32]byte        // seals tickets of TLS
+	relay  wire.SessionKey // makes passes for the relay
 }
 
 func newMaster(secret []byte) *master {
@@ -120,12 +120,12 @@ func (m *master) key(p wire.ID, c wire.ID, end int64) wire.SessionKey {
 // function of client and day, so that asking again gives no further ones, and the relay cannot tell that
 // those of two days are one client's.
 func (m *master) passes(p wire.ID, c wire.ID, asked, end int64) []wire.ID {
-	first := wire.PassDay(asked)
-	all := make([]wire.ID, min(wire.PassDay(end)-first, wire.MaxPasses))
+	first := asked / wire.PassDay
+	all := make([]wire.ID, min(end/wire.PassDay-first, wire.MaxPasses))
 	for i := range all {
 		day := first + int64(i)
 		nonce := m.of(labelRelayNonce, p, c, day)
-		all[i] = m.relay.Pass(day, [8]byte(nonce[:8]))
+		all[i] = m.relay.RelayPass(day, [8]byte(nonce[:8]))
 	}
 	return all
 }

@@ -116,8 +116,9 @@ type Service struct {
 	dropping map[string]bool // rosters that nothing needed at the last look; used by Run alone, as the next field
 	dropNext time.Time
 
-	view      *endpoint.Looks[[]byte] // for the relay
-	listed    map[string]listed       // by name; of the last look
+	viewing   chan struct{}     // a slot for who makes the relay's view; it guards the next two
+	viewed    time.Time         // when a view was made last
+	listed    map[string]listed // by name; of the last view
 	counts    takenCache
 	enrolment atomic.Pointer[signedEnrolment]
 	verified  atomic.Pointer[verified]
@@ -195,7 +196,7 @@ func New(c Config) (*Service, error) {
 	s := &Service{config: c, store: c.Store, dropping: map[string]bool{}, name: encodeName(id[:]), sizes: map[[8]byte]wire.Suite{},
 		slots: newWeighted(c.InFlight), stopped: make(chan struct{}), shuffling: make(chan struct{}, 1),
 		rounds: map[[32]byte]*round{}, readers: map[string]*reader{}, wake: make(chan struct{}, 1)}
-	s.view = endpoint.NewLooks(markPause, patience, s.look)
+	s.viewing = make(chan struct{}, 1)
 	s.strangers, s.lookup = make(chan struct{}, runtime.GOMAXPROCS(0)), make(chan struct{}, 1)
 	if r != nil {
 		s.current.Store(r)

@@ -23,7 +23,7 @@ type listed struct {
 
 // serveRelay tells the relay what it needs to answer by itself who asks for enrolments, and to know passes.
 func (s *Service) serveRelay(w http.ResponseWriter, r *http.Request) {
-	view, err := s.view.Now(r.Context())
+	view, err := s.relayView(r.Context())
 	if err != nil {
 		s.refuse(w, err)
 		return
@@ -32,8 +32,24 @@ func (s *Service) serveRelay(w http.ResponseWriter, r *http.Request) {
 	writeBytes(w, view)
 }
 
-// look reads what the relay is told. One look at a time runs.
-func (s *Service) look(ctx context.Context) ([]byte, error) {
+// relayView reads what the relay is told, at most every markPause, however often it asks.
+func (s *Service) relayView(ctx context.Context) ([]byte, error) {
+	select {
+	case s.viewing <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-s.viewing }()
+	if wait := markPause - time.Since(s.viewed); wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	s.viewed = time.Now()
 	newest := s.enrolment.Load()
 	if !s.running.Load() || newest == nil {
 		return nil, errNotRunning

@@ -1,4 +1,4 @@
-package endpoint
+package relay
 
 import (
 	"context"
@@ -6,37 +6,37 @@ import (
 	"time"
 )
 
-// Looks lets many callers see something as it is now by few looks at it: a caller gets what the first look found
+// looks lets many callers see something as it is now by few looks at it: a caller gets what the first look found
 // that began after the caller asked. One look runs at a time, and a pause lies between the beginnings of two.
-type Looks[T any] struct {
+type looks[T any] struct {
 	look        func(context.Context) (T, error)
 	pause, most time.Duration
 	turn        chan struct{} // filled by who looks or waits for the pause
 
 	mu     sync.Mutex
-	begun  int64 // number of looks
-	at     time.Time
-	done   int64 // the last look that has ended
-	last   T     // what it found
+	begun  int64     // number of looks
+	at     time.Time // when the last one began
+	done   int64     // the last look that has ended
+	last   T         // what it found
 	failed error
 	some   bool
 	good   T // what the last look without an error found
 }
 
-// NewLooks makes a Looks. A look may take the time most.
-func NewLooks[T any](pause, most time.Duration, look func(context.Context) (T, error)) *Looks[T] {
-	return &Looks[T]{look: look, pause: pause, most: most, turn: make(chan struct{}, 1)}
+// newLooks makes looks. A look may take the time most.
+func newLooks[T any](pause, most time.Duration, look func(context.Context) (T, error)) *looks[T] {
+	return &looks[T]{look: look, pause: pause, most: most, turn: make(chan struct{}, 1)}
 }
 
-// Last returns what the last look found that did not fail; ok is false if there was none.
-func (l *Looks[T]) Last() (found T, ok bool) {
+// before returns what the last look found that did not fail; ok is false if there was none.
+func (l *looks[T]) before() (found T, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.good, l.some
 }
 
-// Now returns what a look finds that begins after the call.
-func (l *Looks[T]) Now(ctx context.Context) (found T, err error) {
+// now returns what a look finds that begins after the call.
+func (l *looks[T]) now(ctx context.Context) (found T, err error) {
 	l.mu.Lock()
 	asked := l.begun
 	l.mu.Unlock()
