@@ -1,6 +1,6 @@
-// Package loopback recognises addresses and request Hosts that mean this machine only. A page
-// on loopback must refuse any other Host: otherwise a web site whose name is made to point at
-// 127.0.0.1 can read the page.
+// Package loopback recognises addresses and request Hosts that mean this machine only, and requests of
+// other sites' pages. A page on loopback must refuse any other Host: otherwise a web site whose name is
+// made to point at 127.0.0.1 can read the page.
 package loopback
 
 import (

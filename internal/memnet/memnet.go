@@ -109,7 +109,7 @@ func (n *Network) Serve(t testing.TB, h http.Handler) *httptest.Server {
 // ServeTLS serves HTTPS until the test ends. Its certificate is for the names of that of
 // net/http/httptest, whose RSA key makes each handshake dear.
 func (n *Network) ServeTLS(t testing.TB, h http.Handler) *httptest.Server {
-	own, err := certificate()
+	own, err := Certificate()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,8 @@ func (n *Network) ServeTLS(t testing.TB, h http.Handler) *httptest.Server {
 	return s
 }
 
-var certificate = sync.OnceValues(func() (c tls.Certificate, err error) {
+// Certificate returns that of ServeTLS.
+var Certificate = sync.OnceValues(func() (c tls.Certificate, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return c, err

@@ -49,12 +49,31 @@ func Keep(ctx context.Context, c Config, told func(error)) (*Kept, error) {
 	} else {
 		k.dim, k.about, k.session = s.About.Dim, s.About, s
 	}
-	said := ""
+	var t telling
 	if err != nil {
-		said = err.Error()
+		t.due(err.Error(), time.Now()) // it was told above
 	}
-	go k.run(ctx, said)
+	go k.run(ctx, t)
 	return k, nil
+}
+
+// again is the time after which an error that lasts is told again.
+const again = 10 * time.Minute
+
+// telling decides when the errors of attempts are told to a program's owner.
+type telling struct {
+	said string
+	at   time.Time
+}
+
+// due says whether to tell an error: at once if it is another one than before, and again every ten minutes while
+// it lasts.
+func (t *telling) due(text string, now time.Time) bool {
+	if text == t.said && now.Sub(t.at) < again {
+		return false
+	}
+	t.said, t.at = text, now
+	return true
 }
 
 // Dim returns the model's number of parameters; 0 if the program has not said it yet.
@@ -87,8 +106,8 @@ func (k *Kept) Close() {
 	}
 }
 
-// run opens the program whenever its session has broken. said is what was told last.
-func (k *Kept) run(ctx context.Context, said string) {
+// run opens the program whenever its session has broken.
+func (k *Kept) run(ctx context.Context, t telling) {
 	defer close(k.over)
 	for {
 		select {
@@ -109,12 +128,11 @@ func (k *Kept) run(ctx context.Context, said string) {
 			if ctx.Err() != nil {
 				return
 			}
-			if open = err == nil; !open && err.Error() != said { // each error once
-				said = err.Error()
+			if open = err == nil; !open && t.due(err.Error(), time.Now()) {
 				k.told(err)
 			}
 		}
-		said = ""
+		t = telling{}
 	}
 }
 

@@ -3,6 +3,7 @@ package external
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -102,7 +103,7 @@ func TestKeep(t *testing.T) {
 	if _, _, err := k.Gradient(ctx, "", 1, make([]float32, 5), 0); err == nil || !strings.Contains(err.Error(), "it is not open") {
 		t.Errorf("error %v", err)
 	}
-	for _, program := range []string{"no-such-program-at-all", "unix:/nowhere/socket", "'"} {
+	for _, program := range []string{"no-such-program-at-all", "unix:/nowhere/socket", "unix:nowhere/../socket", "unix:@riffle-test", "unix:", "'"} {
 		if _, err := Keep(t.Context(), Config{Program: program, Purpose: Client}, nil); err == nil {
 			t.Errorf("%s is kept", program)
 		}
@@ -199,6 +200,47 @@ func TestSocketsOfOthers(t *testing.T) {
 				t.Errorf("error %v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// What any user may take, or is not there yet, is no place for a client's program, also if somebody listens.
+func TestNamesThatAnybodyMayTake(t *testing.T) {
+	if l, err := net.Listen("unix", "@riffle-test-taken"); err == nil {
+		defer l.Close()
+	}
+	for _, purpose := range []purpose{Client, Simulate, Evaluate} {
+		for program, want := range map[string]string{"unix:@riffle-test-taken": "any user may take such a name", "unix:\x00riffle-test-taken": "any user may take such a name",
+			"unix:": "not the path of a socket", "unix:" + filepath.Join(t.TempDir(), "none"): "nothing answers there: "} {
+			s, err := Open(t.Context(), Config{Program: program, Purpose: purpose})
+			if err == nil {
+				s.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s, %s: %v, want %q", purpose, program, err, want)
+			}
+		}
+	}
+	dangling := filepath.Join(t.TempDir(), "s")
+	if err := os.Symlink(filepath.Join(filepath.Dir(dangling), "later"), dangling); err != nil {
+		t.Skip(err)
+	}
+	if err := trusted(dangling); runtime.GOOS != "windows" && err == nil {
+		t.Error("a link to what is not there is trusted")
+	}
+}
+
+// An error that lasts is told again, but not at each attempt.
+func TestLastingErrorsAreToldAgain(t *testing.T) {
+	var say telling
+	now := time.Now()
+	for _, c := range []struct {
+		after time.Duration
+		text  string
+		want  bool
+	}{{0, "one", true}, {0, "one", false}, {again - 1, "one", false}, {1, "one", true}, {time.Minute, "one", false}, {0, "other", true}, {0, "one", true}, {again, "one", true}} {
+		if now = now.Add(c.after); say.due(c.text, now) != c.want {
+			t.Errorf("%+v: %t", c, !c.want)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package external
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/riffle-dp/riffle/internal/localsocket"
 )
 
 // Times at the end of a program: for it to end by itself, then for it to end when it is told to,
@@ -31,18 +34,19 @@ type peer struct {
 // dial connects to a program or starts it.
 func dial(c Config) (*peer, error) {
 	if path, ok := strings.CutPrefix(c.Program, "unix:"); ok {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		conn, err := localsocket.Dial(ctx, path)
+		if op := (*net.OpError)(nil); errors.As(err, &op) {
+			return nil, fmt.Errorf("nothing answers there: %v", op.Err)
+		}
+		if err != nil {
+			return nil, err
+		}
 		if c.Purpose == Client {
 			if err := trusted(path); err != nil {
-				return nil, err
+				return nil, errors.Join(err, conn.Close())
 			}
-		}
-		conn, err := net.DialTimeout("unix", path, 10*time.Second)
-		if err != nil {
-			var op *net.OpError
-			if errors.As(err, &op) {
-				err = op.Err
-			}
-			return nil, fmt.Errorf("nothing answers there: %v", err)
 		}
 		return &peer{in: conn, out: conn}, nil
 	}

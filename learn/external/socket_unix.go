@@ -3,6 +3,7 @@
 package external
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,8 +11,8 @@ import (
 )
 
 // trusted refuses a socket that another user owns, could replace or could connect to: whoever
-// connects can ask for the gradients of the client's data. What is not there is left to the
-// caller to find.
+// connects can ask for the gradients of the client's data. What is not there is refused, too: it
+// could be there when the caller connects.
 func trusted(path string) error {
 	ours := func(f os.FileInfo) bool {
 		s, ok := f.Sys().(*syscall.Stat_t)
@@ -19,16 +20,16 @@ func trusted(path string) error {
 	}
 	target, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return nil
+		return nothing(err)
 	}
 	for _, name := range []string{path, target} { // a link can be replaced as well as what it names
 		socket, err := os.Lstat(name)
 		if err != nil {
-			return nil
+			return nothing(err)
 		}
 		dir, err := os.Stat(filepath.Dir(name))
 		if err != nil {
-			return nil
+			return nothing(err)
 		}
 		switch {
 		case !ours(socket):
@@ -42,4 +43,12 @@ func trusted(path string) error {
 		}
 	}
 	return nil
+}
+
+// nothing says that nobody listens, and why.
+func nothing(err error) error {
+	if path := (*os.PathError)(nil); errors.As(err, &path) {
+		err = path.Err
+	}
+	return fmt.Errorf("nothing answers there: %v", err)
 }

@@ -27,6 +27,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/riffle-dp/riffle/internal/loopback"
 	"github.com/riffle-dp/riffle/page/report"
 	"github.com/riffle-dp/riffle/page/third_party/uplot"
 )
@@ -67,7 +68,7 @@ type dashboard struct {
 	door    door
 	ledger  cachedLedger
 	assets  map[string]asset
-	streams chan struct{}
+	streams streams
 }
 
 const (
@@ -75,9 +76,6 @@ const (
 	beatTime  = 15 * time.Second       // longest time without a message
 	writeTime = 10 * time.Second       // longest time that sending a message may take
 )
-
-// maxStreams bounds the number of pages that get news at a time.
-const maxStreams = 64
 
 type asset struct {
 	kind, tag string
@@ -92,7 +90,7 @@ func New(c Config) (*dashboard, error) {
 	if err := checkToken(c.Token, c.Loopback); err != nil {
 		return nil, err
 	}
-	d := &dashboard{config: c, mux: http.NewServeMux(), door: newDoor(c.Token, c.Loopback), streams: make(chan struct{}, maxStreams)}
+	d := &dashboard{config: c, mux: http.NewServeMux(), door: newDoor(c.Token, c.Loopback)}
 	d.ledger.get = c.Ledger
 	if err := d.load(); err != nil {
 		return nil, err
@@ -166,6 +164,11 @@ func (d *dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead && !(r.Method == http.MethodPost && d.asked(r.URL.Path)) {
 		h.Set("Allow", "GET, HEAD")
 		refuse(w, http.StatusMethodNotAllowed, "this page is for looking only")
+		return
+	}
+	// Others may link to the page, but not use what it uses: their visitors' browsers would take its streams.
+	if loopback.Foreign(r, !strings.HasPrefix(r.URL.Path, "/api/")) {
+		refuse(w, http.StatusForbidden, "this is for the page itself, not for those of other origins")
 		return
 	}
 	if d.door.admit(w, r) {

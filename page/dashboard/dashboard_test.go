@@ -520,13 +520,76 @@ func TestSlowPageIsDropped(t *testing.T) {
 	})
 }
 
+// One address has half of the streams, and a stream that ends makes room.
 func TestStreamsAreBounded(t *testing.T) {
 	d := newDashboard(t, Config{Loopback: true})
-	for range maxStreams {
-		d.streams <- struct{}{}
+	from := func(address string) int {
+		return request(t, d, http.MethodHead, "/api/events", func(r *http.Request) { r.RemoteAddr = address }).StatusCode
 	}
-	if resp := request(t, d, http.MethodGet, "/api/events", nil); resp.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("one stream too many: %d", resp.StatusCode)
+	var leave []func()
+	fill := func(address string) {
+		for range maxStreams / 2 {
+			one, ok := d.streams.open(address)
+			if !ok {
+				t.Fatal("no room")
+			}
+			leave = append(leave, one)
+		}
+	}
+	fill("10.0.0.1:1")
+	if one, other := from("10.0.0.1:2"), from("10.0.0.2:1"); one != http.StatusServiceUnavailable || other != http.StatusOK {
+		t.Errorf("%d to the address that has half, %d to another", one, other)
+	}
+	fill("10.0.0.2:1")
+	if code := from("10.0.0.3:1"); code != http.StatusServiceUnavailable {
+		t.Errorf("one stream too many: %d", code)
+	}
+	for _, end := range leave {
+		end()
+	}
+	if one := from("10.0.0.1:2"); one != http.StatusOK || d.streams.all != 0 || len(d.streams.of) != 0 {
+		t.Errorf("%d after all have left: %+v", one, d.streams.of)
+	}
+}
+
+// Another site's page gets nothing but the pages that it links to.
+func TestOtherSitesAreRefused(t *testing.T) {
+	d := newDashboard(t, Config{Loopback: true, Extra: map[string]http.Handler{"plan": extraPage}, Report: func() ([]byte, error) { return []byte("report"), nil },
+		Ledger: func(context.Context) (Ledger, error) { return Ledger{}, nil }})
+	for target, page := range map[string]bool{"/": true, "/report": true, "/plan": true, "/plan/": true, "/app.js": true, "/app.css": true, "/uplot.js": true, "/api/tasks": false,
+		"/api/history?task=run": false, "/api/events": false, "/api/statement?task=run": false, "/api/examined?task=run": false, "/api/ledger": false} {
+		for name, c := range map[string]struct {
+			header map[string]string
+			want   bool
+		}{
+			"an EventSource":         {map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty", "Origin": "https://evil.example"}, false},
+			"an image":               {map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}, false},
+			"a frame":                {map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}, false},
+			"another port":           {map[string]string{"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty", "Origin": "http://127.0.0.1:9999"}, false},
+			"an old browser":         {map[string]string{"Origin": "https://evil.example"}, false},
+			"a sandbox":              {map[string]string{"Origin": "null"}, false},
+			"a link":                 {map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, page},
+			"the page":               {map[string]string{"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"}, true},
+			"who types the address":  {map[string]string{"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, true},
+			"the page in an old one": {map[string]string{"Origin": "http://127.0.0.1:8080"}, true},
+			"a program":              {nil, true},
+		} {
+			method := http.MethodGet
+			if target == "/api/events" && c.want {
+				method = http.MethodHead // whose stream ends at once
+			}
+			resp := request(t, d, method, target, func(r *http.Request) {
+				for k, v := range c.header {
+					r.Header.Set(k, v)
+				}
+			})
+			if refused := resp.StatusCode == http.StatusForbidden; refused == c.want {
+				t.Errorf("%s by %s: %d", target, name, resp.StatusCode)
+			}
+		}
+	}
+	if n := d.streams.all; n != 0 {
+		t.Errorf("%d streams are left", n)
 	}
 }
 

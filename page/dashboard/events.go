@@ -4,9 +4,44 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
+	"sync"
 	"time"
 )
+
+// maxStreams bounds the number of pages that get news at a time, and maxStreams/2 that of one address.
+const maxStreams = 64
+
+// streams are those that are open.
+type streams struct {
+	mu  sync.Mutex
+	all int
+	of  map[string]int // by address
+}
+
+// open counts a stream of an address until close. It returns false if there are too many.
+func (s *streams) open(address string) (close func(), ok bool) {
+	host, _, _ := net.SplitHostPort(address) // of what is no address, such as a test's, ""
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all >= maxStreams || s.of[host] >= maxStreams/2 {
+		return nil, false
+	}
+	if s.of == nil {
+		s.of = map[string]int{}
+	}
+	s.all++
+	s.of[host]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.all--
+		if s.of[host]--; s.of[host] == 0 {
+			delete(s.of, host)
+		}
+	}, true
+}
 
 // serveEvents sends a page news as server-sent events:
 //
@@ -18,14 +53,13 @@ import (
 // A page that does not take a message in time is dropped. It connects again by itself and
 // then gets everything anew, so the server keeps nothing for it.
 func (d *dashboard) serveEvents(w http.ResponseWriter, r *http.Request) {
-	select {
-	case d.streams <- struct{}{}:
-		defer func() { <-d.streams }()
-	default:
+	leave, ok := d.streams.open(r.RemoteAddr)
+	if !ok {
 		w.Header().Set("Retry-After", "5")
-		refuse(w, http.StatusServiceUnavailable, fmt.Sprintf("%d pages are open already", maxStreams))
+		refuse(w, http.StatusServiceUnavailable, fmt.Sprintf("%d pages are open already, or %d of your address", maxStreams, maxStreams/2))
 		return
 	}
+	defer leave()
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")

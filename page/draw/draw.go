@@ -35,7 +35,7 @@ type Visit interface {
 const maxBody = 4 << 10
 
 // Handler serves the page on loopback at origin, with the files of the npm package. It refuses requests
-// to any other host, and posts of other pages: a web site whose name was made to point here can
+// to any other host, and those of other pages but a link: a web site whose name was made to point here can
 // neither read the page nor enrol itself.
 func Handler(origin string, client fs.FS, v Visit) http.Handler {
 	own, err := fs.Sub(page, "page")
@@ -83,6 +83,8 @@ func Handler(origin string, client fs.FS, v Visit) http.Handler {
 			http.Error(w, "this page is on "+origin, http.StatusForbidden)
 		case r.Method == http.MethodPost && (r.Header.Get("Origin") != origin || !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json")):
 			http.Error(w, "not from this page", http.StatusForbidden)
+		case loopback.Foreign(r, r.URL.Path == "/"):
+			http.Error(w, "not for other pages", http.StatusForbidden)
 		default:
 			mux.ServeHTTP(w, r)
 		}

@@ -55,6 +55,8 @@ func TestOnlyThisPage(t *testing.T) {
 		{"POST", "/enrol", "127.0.0.1:1234", origin, "text/plain", 403},
 		{"POST", "/enrol", "evil.example", "http://evil.example", "application/json", 403},
 		{"GET", "/enrol", "127.0.0.1:1234", "", "", 404},
+		{"GET", "/demo.json", "127.0.0.1:1234", "https://evil.example", "", 403},
+		{"GET", "/client/index.js", "127.0.0.1:1234", "http://127.0.0.1:9", "", 403},
 		{"POST", "/enrol", "127.0.0.1:1234", origin, "application/json", 204},
 		{"POST", "/enrol", "127.0.0.1:1234", origin, "application/json", 409},
 	} {
@@ -63,7 +65,9 @@ func TestOnlyThisPage(t *testing.T) {
 		}
 		r := httptest.NewRequest(c.method, origin+c.path, strings.NewReader(`{"line":"one"}`))
 		r.Host = c.host
-		r.Header.Set("Origin", c.origin)
+		if c.origin != "" {
+			r.Header.Set("Origin", c.origin)
+		}
 		r.Header.Set("Content-Type", c.kind)
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)

@@ -39,6 +39,7 @@ const (
 	KindHead           byte = 40 // how far a ledger was written
 	KindOpening        byte = 46 // a range of a batch, for one of the coordinator's workers
 	KindOpened         byte = 47 // its tally
+	KindRelayView      byte = 48 // what a relay answers and checks by itself
 )
 
 // ErrMalformed is wrapped by every error of a decoder.
@@ -70,7 +71,7 @@ type labelled[T any] interface {
 func Digest[T any, P labelled[T]](m T) [32]byte { return hash(P(&m).label(), Encode[T, P](m)) }
 
 // Encode returns the encoding of a message: an [Agreed], [Announcement], [Ask], [Chunk], [Enrolment],
-// [Entry], [Exclusion], [Header], [HeadStatement], [Opened], [Opening], [Partial], [ProofKey], [Proofs], [Receipts], [Roster], [RoundClosed], [Session],
+// [Entry], [Exclusion], [Header], [HeadStatement], [Opened], [Opening], [Partial], [ProofKey], [Proofs], [Receipts], [RelayView], [Roster], [RoundClosed], [Session],
 // [SessionRequest], [ShareIDs], [Task], [TokenKeys] or [TokenRequest].
 func Encode[T any, P message[T]](m T) []byte {
 	c := codec{b: []byte{Version, P(&m).kind()}}

@@ -21,6 +21,7 @@ const (
 	tagWeights   byte = 11
 	tagEarlier   byte = 12
 	tagTaken     byte = 15
+	tagPasses    byte = 16
 )
 
 // maxRoster bounds the size of a signed Roster.

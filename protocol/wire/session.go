@@ -39,7 +39,8 @@ func (m *SessionRequest) fields(c *codec) {
 	}
 }
 
-// SessionKey is shared by one client and its shuffler. Printing it does not show the key.
+// SessionKey is shared by one client and its shuffler, or by a shuffler and its relay. Printing it does not show
+// the key.
 type SessionKey [32]byte
 
 // Format hides the key.
@@ -68,6 +69,9 @@ type Session struct {
 	// Taken is the number of messages that the shuffler has taken from the client in rounds that
 	// are closed, since it began to count; nil: it does not count.
 	Taken *int64
+	// Passes are for the relay, one for each day (UTC) from that of the request's time on, as long as the
+	// session lasts but at most MaxPasses; nil: the shuffler has no relay.
+	Passes []ID
 }
 
 func (*Session) kind() byte { return KindSession }
@@ -83,7 +87,7 @@ func (m *Session) parts() []part {
 			m.Taken = new(int64)
 		}
 		c.count("taken", m.Taken)
-	}}}
+	}}, passesPart(&m.Passes)}
 }
 
 // mac returns the HMAC-SHA-256 of the report without the MAC itself.

@@ -20,6 +20,7 @@ const (
 	LabelReport       Label = "riffle/1 report"
 	LabelAsk          Label = "riffle/1 ask"
 	LabelPass         Label = "riffle/1 pass"
+	LabelRelayPass    Label = "riffle/1 relay pass"
 	LabelSession      Label = "riffle/1 session"
 	LabelBatch        Label = "riffle/1 batch"
 	LabelKey          Label = "riffle/1 key"
@@ -79,7 +80,7 @@ func Verify(key ed25519.PublicKey, l Label, signed []byte) ([]byte, error) {
 	return message, nil
 }
 
-// ID names a population, an enrolled client or a report, or is a report's pass.
+// ID names a population, an enrolled client or a report, or is a pass of a report or for a relay.
 type ID [16]byte
 
 // ClientID returns the id of an enrolled client: the first 16 bytes of the digest of its

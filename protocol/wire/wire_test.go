@@ -142,6 +142,10 @@ func messages() []vector {
 		vectorOf("announcement-ledger", told),
 		vectorOf("head", HeadStatement{Population: ID{1}, Head: *told.Ledger}),
 		vectorOf("session-taken", Session{Expires: session.Expires, Key: session.Key, Taken: &ann.Population}),
+		vectorOf("session-passes", Session{Expires: session.Expires, Key: session.Key, Passes: []ID{{1}, {2, 15: 3}}}),
+		vectorOf("relay-view", RelayView{Keys: []SessionKey{{18}, {19}}, Enrolments: [][]byte{[]byte("the newest"), []byte("an older one")},
+			Rounds: []RelayRound{{fill(4), 1}, {fill(5), 0}}}),
+		vectorOf("relay-view-0", RelayView{}),
 		vectorOf("head-0", HeadStatement{Population: ID{1}}),
 		vectorOf("opening", Opening{Announcement: fill(4), Task: []byte("a task"), Size: 300, From: 64, Keys: [][]byte{[]byte("to one"), []byte("to another")}, Digests: [][32]byte{fill(15), fill(16)}}),
 		vectorOf("opened", Opened{Announcement: fill(4), From: 64, To: 66, Ticket: fill(17), Accepted: 3, WrongKey: 1, OutOfRange: 2, Sum: []int64{5, 0, -7},
@@ -532,6 +536,18 @@ func mustHex(t *testing.T, s string) []byte {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// A pass for a relay is a function of key, day and nonce.
+func TestRelayPass(t *testing.T) {
+	key := SessionKey{1, 2, 3}
+	pass := key.RelayPass(19_000, [8]byte{9})
+	if got := fmt.Sprintf("%x", pass); got != "09000000000000007a29e53265e90ab4" {
+		t.Errorf("the pass is %s", got)
+	}
+	if pass == key.RelayPass(19_001, [8]byte{9}) || pass == (SessionKey{1, 2}).RelayPass(19_000, [8]byte{9}) || pass == key.RelayPass(19_000, [8]byte{8}) {
+		t.Error("passes of another day, key or nonce are the same")
+	}
 }
 
 // A pass is a function of key and round; a report's header shows it.

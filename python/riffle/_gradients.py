@@ -240,7 +240,7 @@ def socket_path(address: str) -> str:
     '/run/grad'
     """
     kind, colon, path = address.partition(":")
-    if kind != "unix" or not path:
+    if kind != "unix" or not path or path[0] in "@\0":  # of an abstract socket, which any user may take
         raise UsageError(f"{address!r} must be unix:PATH")
     return path
 

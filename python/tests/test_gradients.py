@@ -196,6 +196,8 @@ def test_constructor_refuses():
         riffle.serve(program, dim=3)
     with pytest.raises(riffle.UsageError, match="must be unix:PATH"):
         riffle.serve(program, "tcp:1")
+    with pytest.raises(riffle.UsageError, match="must be unix:PATH"):
+        riffle.serve(program, "unix:@name")
 
 
 def test_socket_is_private_and_taken_over(tmp_path):

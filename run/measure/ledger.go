@@ -97,6 +97,9 @@ func OpenLedger(ctx context.Context, path string, b Budget) (_ *Ledger, err erro
 			return nil, err
 		}
 	}
+	if err := durable.Own(filepath.Dir(path)); err != nil {
+		return nil, inputError("ledger %s: %v", path, err)
+	}
 	l := &Ledger{path: path}
 	if l.unlock, err = durable.Lock(path); err != nil {
 		return nil, fmt.Errorf("measure: ledger %w", err)

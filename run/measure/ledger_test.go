@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -227,5 +228,22 @@ func TestLedgerRefusesTheSecondQuestion(t *testing.T) {
 	_, err := p.Run(context.Background(), c)
 	if want := "above 0.6: budget exceeded; from the second question on all are counted as if chosen upon earlier answers"; !errors.Is(err, ledger.ErrBudget) || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("%v, want %q", err, want)
+	}
+}
+
+// Who could put an older file into the place of the ledger could raise the budget.
+func TestLedgerInADirectoryOfOthers(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("directories have no modes")
+	}
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenLedger(context.Background(), filepath.Join(dir, "budget"), Budget{Epsilon: 3, Delta: 1e-5}); err == nil || !strings.Contains(err.Error(), "others may write") {
+		t.Errorf("error %v", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("left %v, %v", left, err)
 	}
 }

@@ -25,7 +25,7 @@ func (d directory) make() error {
 		return err
 	}
 	// Nobody else on the machine may see what these clients take part in.
-	if err := errors.Join(os.Chmod(string(d), 0o700), os.Chmod(outboxes, 0o700)); err != nil {
+	if err := errors.Join(os.Chmod(string(d), 0o700), os.Chmod(outboxes, 0o700), durable.Own(string(d))); err != nil {
 		return err
 	}
 	if _, err := os.Lstat(d.Path(ledgerFile)); err == nil {
@@ -37,6 +37,9 @@ func (d directory) make() error {
 }
 
 func (d directory) Lock() (unlock func() error, err error) {
+	if err := durable.Own(string(d)); err != nil {
+		return nil, err
+	}
 	if unlock, err = durable.Lock(d.Path(lockFile)); err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/riffle-dp/riffle/protocol/client"
@@ -16,7 +15,7 @@ import (
 
 // enrolled caches the enrolments that were fetched last.
 type enrolled struct {
-	mu    sync.Mutex
+	turn  chan struct{} // filled by who uses the fields, also while it fetches an enrolment
 	last  wire.Enrolment
 	etag  string
 	some  bool
@@ -27,6 +26,18 @@ type enrolled struct {
 	rosters seenRosters
 }
 
+// lock waits for the turn.
+func (e *enrolled) lock(ctx context.Context) error {
+	select {
+	case e.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (e *enrolled) unlock() { <-e.turn }
+
 // mostEnrolments is how many enrolments before the last are kept.
 const mostEnrolments = 8
 
@@ -36,8 +47,10 @@ const mostEnrolments = 8
 // for the round's.
 func (f *Fleet) enrolment(ctx context.Context, ann wire.Announcement) (wire.Enrolment, error) {
 	e, digest := &f.enrolled, ann.Enrolment
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	if err := e.lock(ctx); err != nil {
+		return wire.Enrolment{}, err
+	}
+	defer e.unlock()
 	if e.some && wire.Digest(e.last) == digest {
 		return e.last, nil
 	}
@@ -104,7 +117,7 @@ func (f *Fleet) readEnrolment(a answer) (next wire.Enrolment, err error) {
 	return next, nil
 }
 
-// latestEnrolment asks for the enrolment. The caller holds enrolled.mu.
+// latestEnrolment asks for the enrolment. The caller has the turn.
 func (f *Fleet) latestEnrolment(ctx context.Context) (wire.Enrolment, error) {
 	e := &f.enrolled
 	a, err := f.web.do(ctx, methodGet, f.toShuffler()+"/v1/enrolment", nil, e.etag, maxEnrolment, 0)

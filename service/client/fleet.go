@@ -31,7 +31,8 @@ type Fleet struct {
 
 	enrolled enrolled
 	heads    *heads
-	widest   atomic.Int64 // size of the largest report of the rounds that were admitted
+	widest   atomic.Int64           // size of the largest report of the rounds that were admitted
+	passes   atomic.Pointer[passes] // for the relay; nil: none yet
 	witness  witness
 
 	cache        cache
@@ -96,7 +97,7 @@ func NewFleet(c JoinConfig, members []Member) (f *Fleet, err error) {
 	checking, accepted := make(chan struct{}, 1), make(chan struct{}, max(mostAccepted, len(c.Tasks)))
 	secure := func(wire.ID, int64) rng.Source { return rng.Secure() }
 	f = &Fleet{config: c, counter: &client.Counter{Accountant: c.Accountant}, coin: secure, noise: secure,
-		compute: make(chan struct{}, c.Workers), models: make(chan struct{}, c.Workers), flight: make(chan struct{}, c.Connections), checking: checking, accepted: accepted, most: mostTasks, remembered: day,
+		enrolled: enrolled{turn: make(chan struct{}, 1)}, compute: make(chan struct{}, c.Workers), models: make(chan struct{}, c.Workers), flight: make(chan struct{}, c.Connections), checking: checking, accepted: accepted, most: mostTasks, remembered: day,
 		count: snapshot{Reports: map[string]int64{}, Declined: map[client.Cause]int64{}, Refusals: map[wire.Reason]int64{}}}
 	f.cache.base, f.cache.every, f.cache.held = c.Cache, directEvery, heldBack
 	f.coordinators = append([]string{c.Coordinator}, c.Coordinators...)

@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/url"
@@ -20,6 +22,28 @@ const (
 	relayRoom  = 1 << 10
 	maxRelayed = 1 << 17
 )
+
+// passHeader has a pass for the relay.
+const passHeader = "Riffle-Pass"
+
+// passes are those of the newest session of any member, the first of which is for the day first.
+type passes struct {
+	first int64
+	all   []wire.ID
+}
+
+// pass returns the header's value for the relay. Without a pass of the day it is random, so that all requests
+// have one size.
+func (f *Fleet) pass(now time.Time) string {
+	var pass wire.ID
+	p := f.passes.Load()
+	if day := now.Unix() / wire.PassDay; p != nil && day >= p.first && day-p.first < int64(len(p.all)) {
+		pass = p.all[day-p.first]
+	} else {
+		rand.Read(pass[:]) // never fails
+	}
+	return base64.RawURLEncoding.EncodeToString(pass[:])
+}
 
 // toShuffler is the address of what the shuffler tells everyone: the relay's, if there is one.
 func (f *Fleet) toShuffler() string {
@@ -46,8 +70,10 @@ func (f *Fleet) widen(ann wire.Announcement, e wire.Enrolment) {
 // known returns the last enrolment, or fetches one if there is none whose keys the gateway knows.
 func (f *Fleet) known(ctx context.Context) (wire.Enrolment, error) {
 	e := &f.enrolled
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	if err := e.lock(ctx); err != nil {
+		return wire.Enrolment{}, err
+	}
+	defer e.unlock()
 	if e.some && !e.stale {
 		return e.last, nil
 	}
@@ -75,15 +101,17 @@ func (f *Fleet) relayed(ctx context.Context, path string, body []byte) (answer, 
 	if err != nil {
 		return answer{}, fmt.Errorf("client: relay: %v", err)
 	}
-	a, err := f.web.doWith(ctx, methodPost, f.config.Relay+relayPath, map[string]string{"Content-Type": "message/ohttp-req"}, sealed, "", maxRelayed, 0)
+	a, err := f.web.doWith(ctx, methodPost, f.config.Relay+relayPath, map[string]string{"Content-Type": "message/ohttp-req", passHeader: f.pass(time.Now())}, sealed, "", maxRelayed, 0)
 	if err != nil {
 		return answer{}, err
 	}
 	if a.status != statusOK {
 		if a.reason() == wire.WrongKey { // the shuffler has other keys by now
-			f.enrolled.mu.Lock()
+			if err := f.enrolled.lock(ctx); err != nil {
+				return answer{}, err
+			}
 			f.enrolled.stale = true
-			f.enrolled.mu.Unlock()
+			f.enrolled.unlock()
 		}
 		// Whatever the relay says, it does not speak for the shuffler: the same bytes are sent again.
 		return answer{}, a.unexpected("relay")

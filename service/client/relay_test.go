@@ -44,10 +44,14 @@ func newRelayed(t *testing.T, w *world) (*relayed, client.JoinConfig) {
 					t.Errorf("the gateway is told %s: %s", name, q.Header.Get(name))
 				}
 			}
+			if q.Method == http.MethodGet {
+				rw.Write(wire.Encode(w.relayView()))
+				return
+			}
 			inside.ServeHTTP(rw, q)
 			return
 		}
-		w.serveShuffler(rw, q)
+		t.Errorf("the relay asks its gateway for %s", q.URL)
 	}))
 	service, err := relay.New(relay.Config{Gateway: r.gateway.URL, Client: r.gateway.Client()})
 	if err != nil {
@@ -77,6 +81,17 @@ func newRelayed(t *testing.T, w *world) (*relayed, client.JoinConfig) {
 	c.Roots.AddCert(r.relay.Certificate())
 	w.servers[1].Close() // nobody needs the shuffler's own address
 	return r, c
+}
+
+// relayView is what the shuffler tells its relay.
+func (w *world) relayView() wire.RelayView {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v := wire.RelayView{Enrolments: [][]byte{wire.Sign(w.operator, wire.LabelEnrolment, wire.Encode(w.enrolment))}}
+	if w.ann != nil {
+		v.Rounds = []wire.RelayRound{{Announcement: w.digest}}
+	}
+	return v
 }
 
 // run has clients take part in one round.
@@ -318,7 +333,7 @@ func TestRelayAsksItsGatewayOnly(t *testing.T) {
 			return res.StatusCode
 		}
 		for path, want := range map[string]int{
-			"/v1/enrolment": 200, "/v1/enrolment?round=" + hex.EncodeToString(make([]byte, 32)): 200, "/v1/enrolment?round=../x": 400,
+			"/v1/enrolment": 200, "/v1/enrolment?round=" + hex.EncodeToString(make([]byte, 32)): 404, "/v1/enrolment?round=../x": 400,
 			"/v1/enrolment?url=" + other.URL: 200, "/v1/rounds": 404, "/v1/ledger": 404, "//" + other.Listener.Addr().String() + "/": 404, "/v1/relay": 405,
 		} {
 			if got := ask("GET", path, "", nil); got != want {

@@ -31,8 +31,10 @@ func (s session) lasts(p wire.ID, deadline time.Time) bool {
 // no session here asks again during the round.
 func (f *Fleet) prepare(ctx context.Context, t *client.Terms) {
 	e, err := func() (wire.Enrolment, error) {
-		f.enrolled.mu.Lock()
-		defer f.enrolled.mu.Unlock()
+		if err := f.enrolled.lock(ctx); err != nil {
+			return wire.Enrolment{}, err
+		}
+		defer f.enrolled.unlock()
 		return f.latestEnrolment(ctx)
 	}()
 	if err != nil || e.Population != t.Task.Population {
@@ -72,7 +74,7 @@ func (m *member) current(p wire.ID, deadline time.Time) (session, bool) {
 func (m *member) forget(old session) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.session == old {
+	if m.session.Expires == old.Expires && m.session.Key == old.Key {
 		m.session = session{}
 	}
 }
@@ -123,6 +125,10 @@ func (f *Fleet) session(ctx context.Context, m *member, p wire.ID, suite wire.Su
 	if !next.lasts(p, deadline) {
 		return s, true, client.Refuse(client.CauseSession, "it ends at %s, the round at %s", time.Unix(next.Expires, 0).UTC().Format(time.RFC3339), deadline.UTC().Format(time.RFC3339))
 	}
+	if len(next.Passes) > 0 && f.config.Relay != "" {
+		f.passes.Store(&passes{request.Time / wire.PassDay, next.Passes})
+	}
+	next.Passes = nil // members need none of their own
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.session = next

@@ -133,3 +133,27 @@ func TestDirectoryIsAStore(t *testing.T) {
 		t.Errorf("a ledger in place of a link: %v", err)
 	}
 }
+
+// A ledger in a directory in which others may put another file is refused.
+func TestDirectoryOfOthers(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("directories have no modes")
+	}
+	dir := filepath.Join(t.TempDir(), "ledger")
+	if err := errors.Join(CreateLedger(dir), os.Chmod(dir, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := directory(dir).Lock(); err == nil || !strings.Contains(err.Error(), "others may write") {
+		t.Errorf("error %v", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := directory(dir).Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unlock(); err != nil {
+		t.Error(err)
+	}
+}

@@ -58,7 +58,7 @@ type Process struct {
 	// are. Set it to 1 if all callers come from one address, such as a proxy's. Default
 	// 0.125.
 	AddressShare float64 `yaml:"address-share"`
-	// Rate limits the requests a second of all clients together; 0: no limit.
+	// Rate limits the posts a second of all clients together, and their questions (GET) likewise; 0: no limit.
 	Rate float64 `yaml:"rate"`
 	// Log is the lowest level that is logged: debug, info (default), warn or error.
 	Log   string     `yaml:"log"`
@@ -222,7 +222,7 @@ type Coordinator struct {
 	// PauseAfterVoid is the number of void rounds in a row after which a task pauses; 0: never.
 	// Default 20.
 	PauseAfterVoid int64 `yaml:"pause-after-void"`
-	Workers    int   `yaml:"workers"` // goroutines that open reports; default one per CPU
+	Workers        int   `yaml:"workers"` // goroutines that open reports; default one per CPU
 	// Opening says who opens batches: here (default), this process; workers, the processes of riffle serve
 	// worker with these keys, over a queue in the store, which must be a cluster (url). What workers cannot
 	// open is opened here: sums, and messages with tokens.

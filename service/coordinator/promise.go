@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/durable"
@@ -55,6 +56,9 @@ type promises struct {
 
 // Load reads the promises. A missing file is a mark.ErrNone.
 func (f PromiseFile) Load() (map[hash]promise, error) {
+	if err := durable.Own(filepath.Dir(string(f))); err != nil {
+		return nil, fmt.Errorf("coordinator: promises of rounds: %w", err)
+	}
 	b, err := durable.ReadFile(string(f))
 	if errors.Is(err, os.ErrNotExist) {
 		err = fmt.Errorf("%w: %s", mark.ErrNone, f)
@@ -75,7 +79,7 @@ func (f PromiseFile) Load() (map[hash]promise, error) {
 // Save replaces the promises durably.
 func (f PromiseFile) Save(tasks map[hash]promise) error {
 	return f.write(tasks, durable.WriteFile)
-	}
+}
 
 func (f PromiseFile) write(tasks map[hash]promise, by func(path string, data []byte) error) error {
 	b, err := json.MarshalIndent(promises{1, tasks}, "", "  ")

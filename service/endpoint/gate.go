@@ -10,36 +10,40 @@ import (
 )
 
 // gate bounds connections, requests and bytes of bodies under way, both in total and for each
-// address. A caller is *unproven* until a handler says that it has shown who it is (Prove).
+// address. A caller is *unproven* until it has shown who it is (Prove, ServerConfig.Known).
 // The unproven callers of one address have a share of each bound. If the share is full and a
 // newcomer arrives, the one of them that has been idle longest is closed. So nobody can take
 // the room of others, whether from another address or from the same one behind a NAT: proven
 // callers do not count against the share, and a newcomer keeps its place until a whole share
 // of others has come after it.
+//
+// Questions (GET) are bounded apart from posts. A connection with a post under way is never closed
+// for a question, and for another connection only if all of its address's that could be closed have one.
 type gate struct {
 	mu     sync.Mutex
 	most   amounts // limits in total
 	share  amounts // limits for the unproven callers of one address
 	used   amounts
-	rate   *bucket // rate of requests over all callers; nil: no limit
-	ofRate float64 // the part of rate for the unproven callers of one address
+	rates  rates   // over all callers; nil: no limit
+	ofRate float64 // the part of rates for the unproven callers of one address
 	// ofBytes is the number of bytes a second that are read from an address's unproven
 	// callers, divided equally among their connections; 0: no limit.
 	ofBytes float64
 	body    int64 // size of the largest body
 	all     map[netip.Prefix]*party
-	callers map[int]int  // number of proven connections of each caller
-	closed  atomic.Int64 // connections closed to make room for others
-	turned  atomic.Int64 // connections turned away because there was no room
+	callers map[int]amounts // what the proven connections of each caller use
+	closed  atomic.Int64    // connections closed to make room for others
+	turned  atomic.Int64    // connections turned away because there was no room
 }
 
 // amounts counts connections, requests and bytes.
-type amounts [3]int64
+type amounts [4]int64
 
 const (
 	connections = iota
-	requests
+	posts       // requests under way, but questions
 	bytesHeld
+	questions // requests under way that ask only: GET, HEAD, OPTIONS
 )
 
 // party is all callers from one address.
@@ -47,7 +51,7 @@ type party struct {
 	prefix           netip.Prefix
 	used, unproven   amounts
 	strangers, known list.List // lists of *guest, idle longest first
-	rate             *bucket   // rate of strangers' requests
+	rates            rates     // of strangers' requests
 }
 
 // guest is one connection.
@@ -61,6 +65,7 @@ type guest struct {
 	free   atomic.Bool // whether it is proven, for readers without the lock
 	gone   bool
 	until  time.Time // until then it is not closed for a newcomer from its address
+	asked  time.Time // when it began or ended a request
 	spoke  bool
 	used   amounts
 }
@@ -92,7 +97,7 @@ func prefixOf(a net.Addr) netip.Prefix {
 }
 
 func newGate(most amounts, share float64) *gate {
-	g := &gate{most: most, ofRate: share, all: map[netip.Prefix]*party{}, callers: map[int]int{}}
+	g := &gate{most: most, ofRate: share, all: map[netip.Prefix]*party{}, callers: map[int]amounts{}}
 	for i, n := range most {
 		g.share[i] = max(1, int64(share*float64(n)))
 	}
@@ -144,7 +149,7 @@ func (g *gate) take(me *guest, what int, n int64, now time.Time) (closing []*gue
 			return closing, false
 		case !me.proven && p.unproven[what]+n > g.share[what]:
 			out = oldest(&p.strangers, me, what, now)
-		case me.proven && what == bytesHeld && me.used[what]+n > mostBodies*g.body:
+		case me.proven && what == bytesHeld && g.held(me)+n > mostBodies*g.body:
 			return closing, false
 		case g.used[what]+n > g.most[what]:
 			out = g.crowded(me, what, now)
@@ -160,11 +165,26 @@ func (g *gate) take(me *guest, what int, n int64, now time.Time) (closing []*gue
 	}
 }
 
+// held returns the bytes that a proven guest's caller holds.
+func (g *gate) held(me *guest) int64 {
+	if me.caller == nobody {
+		return me.used[bytesHeld]
+	}
+	return g.callers[me.caller][bytesHeld]
+}
+
 // mostLooked bounds the number of addresses that are compared for one caller.
 const mostLooked = 1024
 
-// first returns the time from which the stranger that has been idle longest may be closed.
-func (p *party) first() time.Time { return p.strangers.Front().Value.(*guest).until }
+// first returns the time from which the stranger that has been idle longest may be closed, if it has no post
+// under way; else now is too early.
+func (p *party) first(now time.Time) time.Time {
+	one := p.strangers.Front().Value.(*guest)
+	if one.used[posts] > 0 {
+		return now.Add(spoken)
+	}
+	return one.until
+}
 
 // crowded returns who gives way when all room is taken. That is an unproven guest of the
 // address with the most unproven guests, and among them the one idle longest. If there are no
@@ -178,7 +198,7 @@ func (g *gate) crowded(me *guest, what int, now time.Time) *guest {
 			break
 		}
 		if p.unproven[what] > 0 && (strangers == nil || p.unproven[what] > strangers.unproven[what] ||
-			p.unproven[what] == strangers.unproven[what] && p.first().Before(strangers.first())) {
+			p.unproven[what] == strangers.unproven[what] && p.first(now).Before(strangers.first(now))) {
 			strangers = p
 		}
 		if p.used[what] > 0 && (known == nil || p.used[what] > known.used[what]) {
@@ -201,14 +221,22 @@ func (g *gate) crowded(me *guest, what int, now time.Time) *guest {
 
 // oldest returns the guest of l that has been idle longest, of those that use some of the limit
 // what. It skips me, and guests that may not be closed yet at now; if now is the zero time it
-// skips only me.
-func oldest(l *list.List, me *guest, what int, now time.Time) *guest {
+// skips only me. A guest with a post under way comes after all others, and is not closed for a question. For a
+// request no guest is closed that asked a moment ago: callers who ask much would close each other's connections all
+// the time, which costs handshakes, where one of them can be told to come again.
+func oldest(l *list.List, me *guest, what int, now time.Time) (posting *guest) {
 	for e := l.Front(); e != nil; e = e.Next() {
-		if one := e.Value.(*guest); one != me && one.used[what] > 0 && (now.IsZero() || !now.Before(one.until)) {
+		one := e.Value.(*guest)
+		switch {
+		case one == me || one.used[what] == 0 || !now.IsZero() && now.Before(one.until):
+		case !now.IsZero() && (what == posts || what == questions) && now.Sub(one.asked) < spoken:
+		case one.used[posts] == 0:
 			return one
+		case posting == nil && what != questions:
+			posting = one
 		}
 	}
-	return nil
+	return posting
 }
 
 func (g *gate) add(me *guest, what int, n int64) {
@@ -217,6 +245,13 @@ func (g *gate) add(me *guest, what int, n int64) {
 	me.party.used[what] += n
 	if !me.proven {
 		me.party.unproven[what] += n
+	} else if me.caller != nobody {
+		all := g.callers[me.caller]
+		if all[what] += n; all == (amounts{}) {
+			delete(g.callers, me.caller)
+		} else {
+			g.callers[me.caller] = all
+		}
 	}
 }
 
@@ -235,11 +270,6 @@ func (g *gate) remove(me *guest) {
 		g.add(me, what, -n)
 	}
 	me.gone = true
-	if me.proven && me.caller != nobody {
-		if g.callers[me.caller]--; g.callers[me.caller] == 0 {
-			delete(g.callers, me.caller)
-		}
-	}
 	me.list().Remove(me.place)
 	g.tidy(me.party)
 }
@@ -253,7 +283,7 @@ func (me *guest) list() *list.List {
 
 // tidy forgets an address without callers, but not before its rate is full again.
 func (g *gate) tidy(p *party) {
-	if p.used == (amounts{}) && (p.rate == nil || p.rate.full(time.Now())) {
+	if now := time.Now(); p.used == (amounts{}) && p.rates[0].full(now) && p.rates[1].full(now) {
 		delete(g.all, p.prefix)
 	}
 }
@@ -296,9 +326,9 @@ func (me *guest) speak(now time.Time) {
 // strangers.
 const mostOfOne = 16
 
-// mostBodies limits the bytes held for a proven connection, in bodies of the largest size. A
-// caller's mostOfOne connections may thus hold half of maxHeld if the largest body is 1 MiB.
-const mostBodies = 2
+// mostBodies limits the bytes held for a proven caller, in bodies of the largest size: half of
+// maxHeld if that is 1 MiB.
+const mostBodies = 32
 
 // nobody stands for callers whose connections are not counted, which are peers.
 const nobody = -1
@@ -313,18 +343,19 @@ func (me *guest) prove(caller int) {
 		me.busy()
 		return
 	}
-	if caller != nobody {
-		if g.callers[caller] >= mostOfOne {
-			return
-		}
-		g.callers[caller]++
+	if caller != nobody && g.callers[caller][connections] >= mostOfOne {
+		return
+	}
+	me.party.strangers.Remove(me.place)
+	used := me.used
+	for what, n := range used {
+		g.add(me, what, -n)
 	}
 	me.caller = caller
-	me.party.strangers.Remove(me.place)
-	for what, n := range me.used {
-		me.party.unproven[what] -= n
-	}
 	me.proven = true
 	me.free.Store(true)
+	for what, n := range used {
+		g.add(me, what, n)
+	}
 	me.place = me.party.known.PushBack(me)
 }

@@ -121,7 +121,7 @@ func TestTheProvenAreNoStrangers(t *testing.T) {
 	var known []*line
 	for range 20 {
 		g, l := s.must("10.0.0.1:1")
-		if !s.take(g, requests, 1) || !s.take(g, bytesHeld, 100) {
+		if !s.take(g, posts, 1) || !s.take(g, bytesHeld, 100) {
 			t.Fatal("no room")
 		}
 		g.prove(nobody)
@@ -130,7 +130,7 @@ func TestTheProvenAreNoStrangers(t *testing.T) {
 	for range 100 {
 		s.later(time.Second)
 		g, _ := s.must("10.0.0.1:2")
-		if !s.take(g, requests, 1) || !s.take(g, bytesHeld, 100) {
+		if !s.take(g, posts, 1) || !s.take(g, bytesHeld, 100) {
 			t.Fatal("a newcomer has no room")
 		}
 	}
@@ -152,22 +152,22 @@ func TestRequestsAndBytesAreShared(t *testing.T) {
 	idle, idleLine := s.must("10.0.0.1:1")
 	hog, hogLine := s.must("10.0.0.1:2")
 	for range 10 {
-		if !s.take(hog, requests, 1) {
+		if !s.take(hog, posts, 1) {
 			t.Fatal("less than the share")
 		}
 	}
-	if s.take(hog, requests, 1) || hogLine.closed {
+	if s.take(hog, posts, 1) || hogLine.closed {
 		t.Error("one takes more than the share, or is closed for itself")
 	}
-	if s.take(idle, requests, 1) {
+	if s.take(idle, posts, 1) {
 		t.Error("the hog has just come")
 	}
 	s.later(welcome)
-	if !s.take(idle, requests, 1) || !hogLine.closed || idleLine.closed {
+	if !s.take(idle, posts, 1) || !hogLine.closed || idleLine.closed {
 		t.Error("the hog was not closed for another")
 	}
-	if s.gate.used[requests] != 1 {
-		t.Errorf("%d requests", s.gate.used[requests])
+	if s.gate.used[posts] != 1 {
+		t.Errorf("%d requests", s.gate.used[posts])
 	}
 	if !s.take(idle, bytesHeld, 1000) || s.take(idle, bytesHeld, 1) {
 		t.Error("bytes")
@@ -250,14 +250,14 @@ func TestConnectionsOfOneCaller(t *testing.T) {
 	if closed != 100-mostOfOne || otherLine.closed {
 		t.Errorf("%d of one caller's connections were closed, want %d; another's: %t", closed, 100-mostOfOne, otherLine.closed)
 	}
-	if n := s.gate.callers[7]; n != mostOfOne {
+	if n := s.gate.callers[7][connections]; n != mostOfOne {
 		t.Errorf("%d of its connections are known, want %d", n, mostOfOne)
 	}
 	for _, g := range one {
 		g.leave()
 	}
 	again, _ := s.must("10.0.1.1:1")
-	if again.prove(7); !again.proven || s.gate.callers[7] != 1 {
+	if again.prove(7); !again.proven || s.gate.callers[7][connections] != 1 {
 		t.Errorf("it comes again: %t, %d", again.proven, s.gate.callers[7])
 	}
 	again.leave()
@@ -299,7 +299,7 @@ func TestBodiesOfOneCaller(t *testing.T) {
 // What is kept of addresses is bounded by how many connections there may be.
 func TestAddressesAreForgotten(t *testing.T) {
 	s := newStreet(t, amounts{10, 10, 10}, 1.0/8)
-	s.gate.rate, s.gate.ofRate = newBucket(1e-6, 10), 1.0/8
+	s.gate.rates, s.gate.ofRate = rates{newBucket(1e-6, 10), newBucket(1e-6, 10)}, 1.0/8
 	for i := range 1000 {
 		g, _ := s.must(fmt.Sprintf("10.%d.%d.1:1", i/256, i%256))
 		v := &visit{guest: g}
@@ -315,7 +315,7 @@ func TestAddressesAreForgotten(t *testing.T) {
 // One address's strangers do not use up the rate; the known take of all of it.
 func TestRateIsShared(t *testing.T) {
 	s := newStreet(t, amounts{1000, 1000, 1000}, 1.0/8)
-	s.gate.rate, s.gate.ofRate = newBucket(1e-6, 80), 1.0/8
+	s.gate.rates, s.gate.ofRate = rates{newBucket(1e-6, 80), newBucket(1e-6, 80)}, 1.0/8
 	ask := func(g *guest) bool {
 		v := &visit{guest: g}
 		why := v.begin(s.now)
@@ -600,7 +600,7 @@ func TestUnreadAnswers(t *testing.T) {
 		}
 		synctest.Wait() // the handlers have returned
 		s.gate.mu.Lock()
-		under := s.gate.used[requests]
+		under := s.gate.used[questions]
 		s.gate.mu.Unlock()
 		if under != 2 {
 			t.Errorf("%d requests are under way, want 2", under)
@@ -720,3 +720,124 @@ func TestTornBodiesComeAgain(t *testing.T) {
 type tornReader struct{}
 
 func (tornReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+// A connection with a post under way is closed for no question, and for another connection only if all
+// of its address's have one.
+func TestPostsAreFinished(t *testing.T) {
+	s := newStreet(t, amounts{connections: 80, posts: 800, bytesHeld: 1000, questions: 80}, 1.0/8)
+	poster, kept := s.must("10.0.0.1:1")
+	if !s.take(poster, posts, 1) || !s.take(poster, questions, 1) {
+		t.Fatal("no room")
+	}
+	for range 100 {
+		s.later(time.Second)
+		g, _ := s.must("10.0.0.2:1")
+		if !s.take(g, questions, 1) {
+			t.Fatal("a newcomer may not ask")
+		}
+	}
+	if kept.closed {
+		t.Error("a connection was closed with a post under way")
+	}
+	// Of a full house, too.
+	for i := range 79 {
+		s.later(time.Second)
+		s.must(fmt.Sprintf("10.1.%d.1:1", i))
+	}
+	if kept.closed {
+		t.Error("a connection was closed with a post under way, in a full house")
+	}
+	s.gate.give(poster, posts, 1)
+	for range 10 {
+		s.later(time.Second)
+		s.must("10.0.0.2:1")
+	}
+	if !kept.closed {
+		t.Error("a connection without a post keeps its place")
+	}
+	// Where all have one, a newcomer gets in, and a question does not.
+	s = newStreet(t, amounts{connections: 80, posts: 800, bytesHeld: 1000, questions: 80}, 1.0/8)
+	var all []*guest
+	var lines []*line
+	for range 10 {
+		g, l := s.must("10.0.0.1:1")
+		if !s.take(g, posts, 1) || !s.take(g, questions, 1) {
+			t.Fatal("no room")
+		}
+		all, lines = append(all, g), append(lines, l)
+	}
+	s.later(time.Minute)
+	if s.take(all[3], questions, 1) {
+		t.Error("one closes another with a post under way, to ask")
+	}
+	if s.must("10.0.0.2:1"); !lines[0].closed || lines[1].closed {
+		t.Error("a newcomer did not close the oldest")
+	}
+}
+
+// Questions do not use up the rate of posts, nor their room.
+func TestQuestionsApart(t *testing.T) {
+	s := newStreet(t, amounts{connections: 80, posts: 80, bytesHeld: 80, questions: 80}, 1.0/8)
+	s.gate.rates, s.gate.ofRate = rates{newBucket(1e-6, 80), newBucket(1e-6, 80)}, 1.0/8
+	g, _ := s.must("10.0.0.1:1")
+	for n := 0; ; n++ {
+		if v := (&visit{guest: g, question: true}); v.begin(s.now) != "" {
+			if n != 10 {
+				t.Errorf("%d questions, want 10", n)
+			}
+			break
+		}
+	}
+	if v := (&visit{guest: g}); v.begin(s.now) != "" {
+		t.Error("no post after all questions")
+	}
+}
+
+// Who shows by a header that it is known needs no room among strangers.
+func TestKnownByAHeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := memnet.New()
+		hold := make(chan struct{})
+		server, pin := certificate(t)
+		s, url, _ := start(t, network, ServerConfig{Certificate: server, MaxConns: 16, Known: func(r *http.Request) (int, bool) { return 7, r.Header.Get("Name") == "known" },
+			Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/hold" {
+					<-hold
+				}
+			})})
+		client := newClient(t, network, ClientConfig{Pins: []Pin{pin}, Conns: 1})
+		post := func(path, name string) int {
+			q, err := http.NewRequest(http.MethodPost, url+path, strings.NewReader("x"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			q.Header.Set("Name", name)
+			a, err := client.Do(q)
+			if err != nil {
+				t.Error(err)
+				return 0
+			}
+			a.Body.Close()
+			return a.StatusCode
+		}
+		done := make(chan int, 2)
+		for range 2 { // the share
+			go func() { done <- post("/hold", "") }()
+		}
+		synctest.Wait()
+		if code := post("/", ""); code != http.StatusServiceUnavailable {
+			t.Errorf("a stranger beyond the share: %d", code)
+		}
+		if code := post("/", "known"); code != http.StatusOK {
+			t.Errorf("who is known: %d", code)
+		}
+		s.gate.mu.Lock()
+		if n := s.gate.callers[7][connections]; n != 1 {
+			t.Errorf("%d connections are the known caller's", n)
+		}
+		s.gate.mu.Unlock()
+		close(hold)
+		<-done
+		<-done
+	})
+}

@@ -18,7 +18,7 @@ import (
 // answer says nothing about what is there.
 const (
 	pageMethods = "GET, POST"
-	pageHeaders = "Content-Type, If-None-Match, Range"
+	pageHeaders = "Content-Type, If-None-Match, Range, Riffle-Pass"
 	pageReads   = "Content-Range, ETag"
 	// pageAge is how long a browser may keep that, in seconds. The origin of each request is checked
 	// nevertheless.

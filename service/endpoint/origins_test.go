@@ -103,7 +103,7 @@ func TestOnlyListedOriginsAreAnswered(t *testing.T) {
 					t.Errorf("%s: a preflight is answered %d %q, the handler was asked %d times", protocol, resp.StatusCode, body, asked.Load()-before)
 				}
 				want := map[string]string{"Access-Control-Allow-Origin": origin, "Access-Control-Allow-Methods": "GET, POST", "Access-Control-Max-Age": "7200", "Vary": "Origin",
-					"Access-Control-Allow-Headers": "Content-Type, If-None-Match, Range"}
+					"Access-Control-Allow-Headers": "Content-Type, If-None-Match, Range, Riffle-Pass"}
 				for name, value := range want {
 					if got := resp.Header.Values(name); len(got) != 1 || got[0] != value {
 						t.Errorf("%s: preflight: %s is %q, want %q", protocol, name, got, value)

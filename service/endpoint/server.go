@@ -40,8 +40,8 @@ const (
 	minRate   = 4 << 10
 
 	// One connection may carry several requests, such as polls that wait. A server serves
-	// requestsPerConn requests at a time for each allowed connection, and at least
-	// minRequests.
+	// requestsPerConn posts at a time for each allowed connection, and at least minRequests, and as
+	// many questions.
 	requestsPerConn = 2
 	minRequests     = 256
 
@@ -85,6 +85,9 @@ type ServerConfig struct {
 	// first seals new ones, and all open. A ticket links a caller's connections, so a server whose
 	// callers do not say who they are has none. nil: each connection has a whole handshake.
 	Tickets func() [][32]byte
+	// Known returns the number, at least 0, of a caller that shows by a request's header that it is one of
+	// the server's own, as for Prove. nil: no header shows that.
+	Known func(*http.Request) (caller int, ok bool)
 	// Origins are those of the web pages that may call the server, as CheckOrigin wants them. A request
 	// that names another origin is refused before the handler sees it. Default: none; origins are not
 	// looked at.
@@ -92,7 +95,7 @@ type ServerConfig struct {
 	MaxBody  int64         // bytes of a request's body; default 1 MiB
 	MaxConns int           // connections open at a time; default 10,000, or a third of the open files that the system allows if that is less
 	Share    float64       // part of all limits for an address's unproven callers; default 1/8
-	Rate     float64       // requests a second over all callers; 0: no limit
+	Rate     float64       // posts a second over all callers, and as many questions; 0: no limit
 	Burst    int           // requests at once above the rate; default one second's worth
 	MaxWait  time.Duration // longest time that a handler may hold a request back; default 60 s
 	// Transfer is the longest time that a body may take in either direction. Default 60 s.
@@ -148,13 +151,16 @@ func NewServer(c ServerConfig) (*server, error) {
 	c.Grace = cmp.Or(c.Grace, DefaultGrace)
 	s := &server{config: c, pages: callers}
 	s.stopping, s.stop = context.WithCancel(context.Background())
-	s.gate = newGate(amounts{int64(c.MaxConns), max(minRequests, requestsPerConn*int64(c.MaxConns)), maxHeld}, c.Share)
+	most := max(minRequests, requestsPerConn*int64(c.MaxConns))
+	s.gate = newGate(amounts{connections: int64(c.MaxConns), posts: most, bytesHeld: maxHeld, questions: most}, c.Share)
 	share = min(share, int64(c.MaxConns))
-	s.gate.share[connections], s.gate.share[requests] = share, share // one poll for each connection
+	s.gate.share[connections], s.gate.share[posts], s.gate.share[questions] = share, share, share // one poll for each connection
 	s.gate.ofBytes, s.gate.body = c.Share*maxRead, c.MaxBody
 	s.gate.share[bytesHeld] = max(s.gate.share[bytesHeld], c.MaxBody) // room for at least one body
 	if c.Rate > 0 {
-		s.gate.rate = newBucket(c.Rate, float64(cmp.Or(c.Burst, int(max(1, c.Rate)))))
+		for kind := range s.gate.rates {
+			s.gate.rates[kind] = newBucket(c.Rate, float64(cmp.Or(c.Burst, int(max(1, c.Rate)))))
+		}
 	}
 	s.http = &http.Server{
 		Handler: s.limit(c.Handler), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
@@ -303,12 +309,18 @@ func (s *server) limit(next http.Handler) http.Handler {
 			s.config.Log.Error("panic in a handler", "server", s.config.Name, "type", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
 			panic(http.ErrAbortHandler)
 		}()
-		v := &visit{}
+		v := &visit{question: r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions}
 		v.guest, _ = r.Context().Value(guestKey{}).(*guest)
 		if s.config.Peers != nil {
 			v.peer = s.peer(r)
 			if v.peer != "" && v.guest != nil {
 				v.guest.prove(nobody)
+			}
+		}
+		// Before the request is counted: who is known needs no room among strangers.
+		if s.config.Known != nil && v.guest != nil && !v.guest.free.Load() {
+			if caller, ok := s.config.Known(r); ok {
+				v.guest.prove(caller)
 			}
 		}
 		wrong := s.pages.greet(w, r)
@@ -334,8 +346,7 @@ func (s *server) limit(next http.Handler) http.Handler {
 			RefuseAs(w, tooLarge(s.config.MaxBody))
 			return
 		}
-		question := r.Method == http.MethodGet || r.Method == http.MethodHead || s.pages != nil && r.Method == http.MethodOptions
-		if question && r.ContentLength != 0 {
+		if v.question && r.ContentLength != 0 {
 			Refuse(w, wire.Malformed, "a question has no body") // a body would wait in memory until somebody reads it
 			return
 		}
@@ -462,36 +473,4 @@ type counter struct{ n *atomic.Int64 }
 func (c counter) Write(p []byte) (int, error) {
 	c.n.Add(1)
 	return len(p), nil
-}
-
-// bucket is a token bucket.
-type bucket struct {
-	mu          sync.Mutex
-	rate, burst float64
-	level       float64
-	at          time.Time
-}
-
-func newBucket(rate, burst float64) *bucket { return &bucket{rate: rate, burst: burst, level: burst} }
-
-// take takes one token, unless fewer tokens than left would then remain.
-func (b *bucket) take(now time.Time, left float64) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.at.IsZero() {
-		b.level = min(b.burst, b.level+b.rate*max(0, now.Sub(b.at).Seconds()))
-	}
-	b.at = now
-	if b.level < 1+left {
-		return false
-	}
-	b.level--
-	return true
-}
-
-// full says whether the bucket is full, that is, the same as a new one.
-func (b *bucket) full(now time.Time) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.level+b.rate*max(0, now.Sub(b.at).Seconds()) >= b.burst
 }

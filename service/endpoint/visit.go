@@ -12,9 +12,10 @@ import (
 
 // visit is one request.
 type visit struct {
-	guest *guest // nil in tests of handlers
-	peer  string
-	held  int64 // bytes of its body held
+	guest    *guest // nil in tests of handlers
+	question bool   // else it is a post
+	peer     string
+	held     int64 // bytes of its body held
 
 	slow  *time.Timer // cuts the body off when its time is over; nil: never
 	body  sync.Mutex
@@ -34,6 +35,14 @@ func (v *visit) arrived() {
 
 const overRate = "over the server's rate"
 
+// what returns which of the amounts counts the request.
+func (v *visit) what() int {
+	if v.question {
+		return questions
+	}
+	return posts
+}
+
 // begin counts a request. It returns an error text if there is no room for it.
 func (v *visit) begin(now time.Time) string {
 	me := v.guest
@@ -43,41 +52,21 @@ func (v *visit) begin(now time.Time) string {
 	g := me.gate
 	g.mu.Lock()
 	why := ""
-	if !g.pace(me, now) {
+	if !g.pace(me, v.question, now) {
 		why = overRate
 	}
 	var closing []*guest
 	if why == "" {
 		var ok bool
-		if closing, ok = g.take(me, requests, 1, now); !ok {
+		if closing, ok = g.take(me, v.what(), 1, now); !ok {
 			why = "too many requests are under way"
+		} else {
+			me.asked = now
 		}
 	}
 	g.mu.Unlock()
 	g.close(closing)
 	return why
-}
-
-// pace takes one from the rate of requests and, for a stranger, from its address's part of
-// it. Strangers leave half of a burst to proven callers, from however many addresses they
-// come, unless they may have all of it.
-func (g *gate) pace(me *guest, now time.Time) bool {
-	if g.rate == nil {
-		return true
-	}
-	left := 0.0
-	if !me.proven {
-		p := me.party
-		if p.rate == nil {
-			p.rate = newBucket(g.ofRate*g.rate.rate, max(1, g.ofRate*g.rate.burst))
-		}
-		if !p.rate.take(now, 0) {
-			return false
-		}
-		burst := g.rate.burst
-		left = max(0, min(burst/2, burst-1, (1-g.ofRate)*burst))
-	}
-	return g.rate.take(now, left)
 }
 
 // end gives back a request's bytes at its end.
@@ -89,8 +78,9 @@ func (v *visit) end() {
 	}
 	me.gate.mu.Lock()
 	defer me.gate.mu.Unlock()
-	me.gate.give(me, requests, 1)
+	me.gate.give(me, v.what(), 1)
 	me.gate.give(me, bytesHeld, v.held)
+	me.asked = time.Now()
 	me.busy()
 }
 

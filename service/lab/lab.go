@@ -8,6 +8,7 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
+	"net"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -52,6 +53,8 @@ type Config struct {
 	// Relay has clients' requests go through a relay, Registrar has one enrol the clients, Tokens has it
 	// give each client one token for each message.
 	Relay, Registrar, Tokens bool
+	// Front, if not nil, has the relay's address served as in production, with its limits, which it may change.
+	Front func(*endpoint.ServerConfig)
 	// Task, Job, Serve and Join change the task, how the coordinator runs it, the coordinator, and the
 	// clients.
 	Task  func(*wire.Task)
@@ -88,6 +91,8 @@ type Lab struct {
 	members []client.Member
 	job     coordinator.Job
 	running map[Role]*process
+
+	front net.Addr // of a relay with limits; nil: none yet
 
 	mu       sync.Mutex
 	asked    []Request

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 
+	"github.com/riffle-dp/riffle/internal/memnet"
 	pure "github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/service/aggregator"
@@ -29,7 +31,7 @@ var fronts = map[string]front{
 	"shuffler":                  {Shuffler, ""},
 	"shuffler for coordinator":  {Shuffler, shuffler.Coordinator},
 	"shuffler for aggregator":   {Shuffler, shuffler.Aggregator},
-	"shuffler for relay":        {Shuffler, "relay"},
+	"shuffler for relay":        {Shuffler, shuffler.Relay},
 	"aggregator":                {Aggregator, "coordinator"},
 	"registrar":                 {Registrar, ""},
 	"registrar for shuffler":    {Registrar, registrar.Shuffler},
@@ -94,7 +96,7 @@ func (l *Lab) coordinator(ctx context.Context) (func(context.Context) error, err
 
 func (l *Lab) shuffler(context.Context) (func(context.Context) error, error) {
 	c := shuffler.Config{Population: l.Task.Population, Operator: l.keys[Shuffler], Keys: l.rings[Shuffler], Aggregator: l.rings[Aggregator].Keys, MinReports: 2,
-		Store: l.store(Shuffler), CountReports: true}
+		Store: l.store(Shuffler), CountReports: true, Relay: l.c.Relay}
 	c.Coordinators = append(c.Coordinators, public(l.keys[Coordinator]))
 	if l.c.Registrar {
 		from, url := l.peer(), l.doors["registrar for shuffler"].url
@@ -120,7 +122,7 @@ func (l *Lab) shuffler(context.Context) (func(context.Context) error, error) {
 	l.let("shuffler for aggregator", peers)
 	gateway := http.NewServeMux()
 	gateway.Handle("POST "+relay.Path, relay.Gateway(c.Keys, clients, 1<<20))
-	gateway.Handle("GET /v1/enrolment", peers)
+	gateway.Handle("GET "+relay.Path, peers)
 	l.let("shuffler for relay", gateway)
 	return s.Run, nil
 }
@@ -177,8 +179,39 @@ func (l *Lab) relay(context.Context) (func(context.Context) error, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.let("relay", s.Handler())
-	return wait, nil
+	if l.c.Front == nil {
+		l.let("relay", s.Handler())
+		return s.Run, nil
+	}
+	own, err := memnet.Certificate()
+	if err != nil {
+		return nil, err
+	}
+	c := endpoint.ServerConfig{Name: "clients", Certificate: own, Handler: s.Handler(), Known: s.Known, Log: slog.New(slog.DiscardHandler)}
+	if l.front == nil {
+		c.Listener = l.Net.Listen()
+		l.front = c.Listener.Addr()
+	} else if c.Listener, err = l.Net.ListenAt(l.front); err != nil {
+		return nil, err
+	}
+	l.c.Front(&c)
+	front, err := endpoint.NewServer(c)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		looks := make(chan error, 1)
+		go func() { looks <- s.Run(ctx) }()
+		return errors.Join(front.Run(ctx), <-looks)
+	}, nil
+}
+
+// RelayURL is the address of the relay, which has been started.
+func (l *Lab) RelayURL() string {
+	if l.front != nil {
+		return "https://" + l.front.String()
+	}
+	return l.doors["relay"].url
 }
 
 func (l *Lab) clients(context.Context) (func(context.Context) error, error) {
@@ -186,7 +219,7 @@ func (l *Lab) clients(context.Context) (func(context.Context) error, error) {
 		ShufflerKey: public(l.keys[Shuffler]), Roots: l.roots, Dial: l.Net.DialContext, Directory: l.ledger(), Accountant: accountant, Tasks: [][32]byte{l.ID}, Workers: 2,
 		Policy: pure.Policy{MaxEps0: 8, MaxEps: 1e3, Delta: 1e-3, MinReports: 2, Count: true}}
 	if l.c.Relay {
-		c.Relay = l.doors["relay"].url
+		c.Relay = l.RelayURL()
 	}
 	if l.c.Registrar {
 		c.RegistrarKey, c.Registrar = public(l.keys[Registrar]), l.doors["registrar"].url

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"strconv"
 
 	"github.com/riffle-dp/riffle/internal/durable"
@@ -86,8 +87,11 @@ func (m Mark) encode() ([]byte, error) {
 // File is the path of a mark, best on another disk than the store. `riffle init` makes the file.
 type File string
 
-// Load reads the mark. A missing file is an ErrNone.
+// Load reads the mark. A missing file is an ErrNone. A mark in a directory that others own or may write into is refused.
 func (f File) Load() (Mark, error) {
+	if err := durable.Own(filepath.Dir(string(f))); err != nil {
+		return Mark{}, fmt.Errorf("high-water mark: %w", err)
+	}
 	data, err := durable.ReadFile(string(f))
 	if errors.Is(err, os.ErrNotExist) {
 		return Mark{}, fmt.Errorf("%w: %s", ErrNone, f)

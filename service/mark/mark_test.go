@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -136,4 +137,28 @@ func FuzzMark(f *testing.F) {
 			t.Errorf("%+v became %+v, %v", m, back, err)
 		}
 	})
+}
+
+// A mark in a directory in which others may put another file is not believed, and not written.
+func TestDirectoryOfOthers(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("directories have no modes")
+	}
+	dir := t.TempDir()
+	f, one := File(filepath.Join(dir, "rounds.json")), Mark{Entries: 1, Digest: sha256.Sum256([]byte("one"))}
+	if err := errors.Join(f.Save(one), os.Chmod(dir, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Load(); err == nil || errors.Is(err, ErrNone) || !strings.Contains(err.Error(), "others may write") {
+		t.Errorf("read: %v", err)
+	}
+	if err := f.Save(Mark{Entries: 2, Digest: one.Digest}); err == nil {
+		t.Error("written")
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := f.Load(); err != nil || m != one {
+		t.Errorf("%+v, %v", m, err)
+	}
 }

@@ -6,15 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/riffle-dp/riffle/internal/localsocket"
 	"github.com/riffle-dp/riffle/internal/loopback"
 	"github.com/riffle-dp/riffle/service/endpoint"
 )
@@ -26,6 +30,18 @@ const maxAdmin = 64
 type plainServer struct {
 	listener net.Listener
 	handler  http.Handler
+	socket   string // the path of a socket, which ends with the server; "": none
+}
+
+// close ends a server that does not serve.
+func (p *plainServer) close() error {
+	err := p.listener.Close()
+	if p.socket != "" {
+		if gone := os.Remove(p.socket); !errors.Is(gone, fs.ErrNotExist) { // somebody may have cleaned up
+			err = errors.Join(err, gone)
+		}
+	}
+	return err
 }
 
 // newAdmin listens on the operators' address: /healthz, /readyz, /metrics. Its requests
@@ -63,15 +79,16 @@ func adminHandler(address string, ready func(context.Context) error, metrics fun
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		_, _ = w.Write(b.Bytes())
 	})
-	if !loopback.Address(address) {
-		return mux
-	}
+	local := loopback.Address(address)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !loopback.Host(r.Host) {
+		switch {
+		case local && !loopback.Host(r.Host):
 			plain(w, http.StatusMisdirectedRequest, "this address is for this machine only: ask for it by 127.0.0.1 or localhost\n")
-			return
+		case loopback.Foreign(r, false):
+			plain(w, http.StatusForbidden, "other pages may not ask here\n")
+		default:
+			mux.ServeHTTP(w, r)
 		}
-		mux.ServeHTTP(w, r)
 	})
 }
 
@@ -90,9 +107,10 @@ func (p *plainServer) run(ctx context.Context) error {
 	go func() { done <- s.Serve(p.listener) }()
 	select {
 	case err := <-done:
-		return fmt.Errorf("operate: %v", err)
+		return errors.Join(fmt.Errorf("operate: %v", err), p.close())
 	case <-ctx.Done():
 	}
+	defer p.close()
 	grace, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	err := s.Shutdown(grace)
@@ -119,21 +137,53 @@ func newSocketServer(path string, h http.Handler) (*plainServer, error) {
 			return nil, fmt.Errorf("operate: %w", err)
 		}
 	}
-	l, err := net.Listen("unix", path)
+	l, err := listenPrivately(path)
 	if err != nil {
-		return nil, fmt.Errorf("operate: %v", err)
+		return nil, fmt.Errorf("operate: %w", err)
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("operate: %w", err), l.Close())
-	}
-	return &plainServer{listener: l, handler: h}, nil
+	return &plainServer{listener: l, handler: h, socket: path}, nil
 }
 
-// newSocketClient returns a client of a server on a socket; the host in its URLs does not matter.
+// listenPrivately makes a socket of mode 0600. A socket's first mode is what the umask leaves, so it is made where
+// nobody else can reach it, and gets its name when it has its mode.
+func listenPrivately(path string) (_ net.Listener, err error) {
+	if runtime.GOOS == "windows" { // files have access lists there, and no modes
+		return net.Listen("unix", path)
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(path), ".s") // its mode is 0700; a socket's path must be short
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.Remove(dir)) }()
+	first := filepath.Join(dir, "s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: first, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false) // it would remove the first name, which may be another's by then
+	if err = os.Chmod(first, 0o600); err == nil {
+		err = os.Rename(first, path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close(), os.Remove(first))
+	}
+	return l, nil
+}
+
+// newSocketClient returns a client of a server on a socket; the host in its URLs does not matter. The server must
+// be of the same user or root's, as the socket's mode says. Root asks anybody's.
 func newSocketClient(path string) *http.Client {
+	dial := localsocket.Dial
+	if os.Getuid() == 0 {
+		dial = func(ctx context.Context, path string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		}
+	}
 	return &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "unix", path)
+			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+			defer cancel()
+			return dial(ctx, path)
 		},
 	}}
 }

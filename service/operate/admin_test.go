@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -147,6 +148,72 @@ func TestAdminChecksTheHost(t *testing.T) {
 		if err := a.listener.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A page of another origin has nothing asked here.
+func TestAdminRefusesOtherPages(t *testing.T) {
+	a, err := newAdmin("127.0.0.1:0", func(context.Context) error { return nil }, func() []endpoint.Metric { return nil }, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.listener.Close()
+	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+		for site, want := range map[string]int{"cross-site": http.StatusForbidden, "same-site": http.StatusForbidden, "same-origin": http.StatusOK, "none": http.StatusOK, "": http.StatusOK} {
+			r := httptest.NewRequest("GET", path, nil)
+			r.Host = "127.0.0.1:8460"
+			if site != "" {
+				r.Header.Set("Sec-Fetch-Site", site)
+			}
+			w := httptest.NewRecorder()
+			if a.handler.ServeHTTP(w, r); w.Code != want {
+				t.Errorf("%s from %q: %d", path, site, w.Code)
+			}
+		}
+	}
+}
+
+// The operator's socket is never there with another mode than its last.
+func TestSocketIsNeverOpen(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("files have no modes")
+	}
+	dir, err := os.MkdirTemp("", "sock") // short: a socket's path is at most some 100 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "s")
+	stop, done := make(chan struct{}), make(chan os.FileMode, 1)
+	go func() {
+		seen := os.FileMode(0o600)
+		for {
+			select {
+			case <-stop:
+				done <- seen
+				return
+			default:
+			}
+			if info, err := os.Lstat(path); err == nil && info.Mode().Perm() != 0o600 {
+				seen = info.Mode().Perm()
+			}
+		}
+	}()
+	for range 100 {
+		s, err := newSocketServer(path, http.NotFoundHandler())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	if mode := <-done; mode != 0o600 {
+		t.Errorf("the socket was there with mode %v", mode)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("left over: %v, %v", left, err)
 	}
 }
 

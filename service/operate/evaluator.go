@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/learn/external"
@@ -20,6 +21,9 @@ import (
 	"github.com/riffle-dp/riffle/service/config"
 )
 
+// loggedAgain is the time after which an error that lasts is logged again.
+const loggedAgain = 10 * time.Minute
+
 // evaluator has a program evaluate a task's models; service/coordinator says what its methods do.
 type evaluator struct {
 	config  external.Config
@@ -27,7 +31,8 @@ type evaluator struct {
 	session *external.Session // nil: none now
 
 	parameters string // that the task names
-	said       string // the error that was logged last
+	said       string // the error that was logged last, at a time
+	at         time.Time
 }
 
 func newEvaluator(c config.Coordinator, task wire.Task, parameters string, log *slog.Logger) *evaluator {
@@ -53,8 +58,8 @@ func (e *evaluator) Evaluate(ctx context.Context, params []float32) any {
 		return byProgram(numbers)
 	}
 	text, lines := told(err)
-	if ctx.Err() == nil && text != e.said {
-		e.said = text
+	if ctx.Err() == nil && (text != e.said || time.Since(e.at) >= loggedAgain) {
+		e.said, e.at = text, time.Now()
 		e.log.Error("the model is not evaluated: the program fails; the rounds go on", "error", text, "lines", lines)
 	}
 	return evaluation{Loss: dp.Number(math.NaN()), beside: true, Failed: true, failure: shortened(err.Error(), maxFailure)}

@@ -33,12 +33,12 @@ func serveRelay(ctx context.Context, path string, o Options) error {
 	if err != nil {
 		return err
 	}
-	front, err := endpoint.NewServer(endpoint.ServerConfig{Name: "clients", Address: c.Listen, Certificate: cert, Origins: c.Origins, Handler: service.Handler(),
+	front, err := endpoint.NewServer(endpoint.ServerConfig{Name: "clients", Address: c.Listen, Certificate: cert, Origins: c.Origins, Handler: service.Handler(), Known: service.Known,
 		MaxBody: c.MaxRequest, MaxConns: c.MaxConnections, Share: c.AddressShare, Rate: c.Rate, Log: o.Log})
 	if err != nil {
 		return err
 	}
-	parts := []func(context.Context) error{front.Run}
+	parts := []func(context.Context) error{front.Run, service.Run}
 	if c.Admin != config.NoAddress {
 		admin, err := newAdmin(c.Admin, service.Ready, func() []endpoint.Metric { return append(front.Metrics(), service.Metrics()...) }, o.Log)
 		if err != nil {

@@ -30,7 +30,7 @@ func serveShuffler(ctx context.Context, path string, o Options) error {
 	if err != nil {
 		return err
 	}
-	own := shuffler.Config{Population: c.ID, MinReports: c.MinReports, Validity: c.Validity, FrontendOnly: c.FrontendOnly, CountReports: c.CountReports,
+	own := shuffler.Config{Population: c.ID, MinReports: c.MinReports, Validity: c.Validity, FrontendOnly: c.FrontendOnly, CountReports: c.CountReports, Relay: c.Relay != nil,
 		Bucket: c.Round.MemoryBytes, Keep: c.Round.Keep, MostOpen: c.Round.MostOpen, Log: o.Log,
 		Limits: pure.Limits{MinDuration: c.Round.Shortest, MaxDuration: c.Round.Longest, MaxReport: c.Round.MaxReport}}
 	if own.Operator, err = config.LoadSigning(c.SigningKey); err != nil {
@@ -72,7 +72,7 @@ func serveShuffler(ctx context.Context, path string, o Options) error {
 	if err == nil {
 		most := int64(maxRequest)
 		if c.Relay != nil {
-			peers[relayPeer] = c.Relay.Pinned
+			peers[shuffler.Relay] = c.Relay.Pinned
 			coordinator = behindRelay(own.Keys, clients, coordinator, c.Round.MaxReport+8<<10)
 			most = max(most, c.Round.MaxReport+8<<10+relay.Framing)
 		}
@@ -87,19 +87,16 @@ func serveShuffler(ctx context.Context, path string, o Options) error {
 	return s.run(ctx, operatorAPI{}, service.Run)
 }
 
-// relayPeer is the relay's name among the peers.
-const relayPeer = "relay"
-
 // behindRelay lets the relay bring clients' requests to the address for peers, where it does not
-// share the limits of callers with an address, and ask for the enrolment, and nothing else.
+// share the limits of callers with an address, and ask for what it has to know, and nothing else.
 func behindRelay(keys *envelope.Keyring, clients, peers http.Handler, most int64) http.Handler {
 	gateway := relay.Gateway(keys, clients, most)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		here, isRelay := r.Method == http.MethodPost && r.URL.Path == relay.Path, endpoint.Peer(r) == relayPeer
+		post, here, isRelay := r.Method == http.MethodPost, r.URL.Path == relay.Path, endpoint.Peer(r) == shuffler.Relay
 		switch {
-		case here && isRelay:
+		case here && post && isRelay:
 			gateway.ServeHTTP(w, r)
-		case here, isRelay && (r.Method != http.MethodGet || r.URL.Path != "/v1/enrolment"):
+		case here && post, isRelay && !here:
 			endpoint.Refuse(w, wire.NotEnrolled, "this peer may not ask that")
 		default:
 			peers.ServeHTTP(w, r)

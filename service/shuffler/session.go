@@ -53,21 +53,28 @@ func masterName(end int64) string { return masterPrefix + strconv.FormatInt(end,
 
 // master makes the keys of the sessions that end at one time.
 type master struct {
-	macs   sync.Pool // pool of hash.Hash keyed with the secret
-	ticket [32]byte  // seals tickets of TLS
+	macs   sync.Pool       // pool of hash.Hash keyed with the secret
+	ticket [32]byte        // seals tickets of TLS
+	relay  wire.SessionKey // makes passes for the relay
 }
 
 func newMaster(secret []byte) *master {
 	m := &master{macs: sync.Pool{New: func() any { return hmac.New(sha256.New, secret) }}}
-	h := hmac.New(sha256.New, secret)
-	h.Write([]byte(labelTicketKey))
-	h.Sum(m.ticket[:0])
+	derive := func(into []byte, label string) {
+		h := hmac.New(sha256.New, secret)
+		h.Write([]byte(label))
+		h.Sum(into[:0])
+	}
+	derive(m.ticket[:], labelTicketKey)
+	derive(m.relay[:], labelRelayKey)
 	return m
 }
 
 const (
 	labelSessionKey = "riffle/1 session key\x00"
 	labelTicketKey  = "riffle/1 TLS ticket key\x00"
+	labelRelayKey   = "riffle/1 relay key\x00"
+	labelRelayNonce = "riffle/1 relay nonce\x00"
 )
 
 // TicketKeys returns the keys of TLS tickets, as [endpoint.ServerConfig] wants them: a key of each
@@ -90,18 +97,37 @@ func (s *Service) TicketKeys() [][32]byte {
 	return keys
 }
 
-// key returns the HMAC-SHA-256 of a label, the population, the client and the end, all of
+// of returns the HMAC-SHA-256 of a label, the population, the client and a number, all of
 // fixed length.
-func (m *master) key(p wire.ID, c wire.ID, end int64) (k wire.SessionKey) {
+func (m *master) of(label string, p wire.ID, c wire.ID, number int64) (sum [sha256.Size]byte) {
 	h := m.macs.Get().(hash.Hash)
 	defer m.macs.Put(h)
 	h.Reset()
 	var room [96]byte
-	b := append(room[:0], labelSessionKey...)
+	b := append(room[:0], label...)
 	b = append(append(b, p[:]...), c[:]...)
-	h.Write(binary.LittleEndian.AppendUint64(b, uint64(end)))
-	h.Sum(k[:0])
-	return k
+	h.Write(binary.LittleEndian.AppendUint64(b, uint64(number)))
+	h.Sum(sum[:0])
+	return sum
+}
+
+// key returns the key of a client's session with the given end.
+func (m *master) key(p wire.ID, c wire.ID, end int64) wire.SessionKey {
+	return m.of(labelSessionKey, p, c, end)
+}
+
+// passes returns a client's passes for the relay, from the day of a request on until the session ends. They are a
+// function of client and day, so that asking again gives no further ones, and the relay cannot tell that
+// those of two days are one client's.
+func (m *master) passes(p wire.ID, c wire.ID, asked, end int64) []wire.ID {
+	first := asked / wire.PassDay
+	all := make([]wire.ID, min(end/wire.PassDay-first, wire.MaxPasses))
+	for i := range all {
+		day := first + int64(i)
+		nonce := m.of(labelRelayNonce, p, c, day)
+		all[i] = m.relay.RelayPass(day, [8]byte(nonce[:8]))
+	}
+	return all
 }
 
 // masters is this process's cache of the store's master secrets.
@@ -328,6 +354,9 @@ func (s *Service) session(ctx context.Context, signed []byte, now time.Time) ([]
 	endpoint.Prove(ctx, endpoint.Client(m.Client))
 	s.noteSession(m.Client, end)
 	answer := wire.Session{Expires: end, Key: key, Taken: s.takenOf(ctx, m.Client, now)}
+	if one := s.masters.get(end); one != nil && s.config.Relay {
+		answer.Passes = one.passes(m.Population, m.Client, m.Time, end)
+	}
 	sealed, err := envelope.SealSession(m, answer)
 	if err != nil {
 		return nil, pure.Refuse(wire.Malformed, "nothing can be sealed to the key of the request")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -62,7 +63,7 @@ func TestSessionRequestsAreChecked(t *testing.T) {
 		// Each client has its own, and the same request the same session.
 		one := w.request(0)
 		first, again := n.must("", post, to, one), n.must("", post, to, one)
-		if w.decoded(one, first) != w.decoded(one, again) {
+		if !reflect.DeepEqual(w.decoded(one, first), w.decoded(one, again)) {
 			t.Error("a repeated request has another session")
 		}
 		if key := w.decoded(one, first).Key; bytes.Contains(first, key[:8]) {
@@ -185,7 +186,7 @@ func TestMastersRotate(t *testing.T) {
 				time.Sleep(2 * masterPause)
 			}
 			now := w.session(1)
-			if worker.decodedSession(1) != now {
+			if !reflect.DeepEqual(worker.decodedSession(1), now) {
 				t.Fatal("two processes, two sessions")
 			}
 			if left := now.Expires - time.Now().Unix(); left < int64((7*oneDay+sessionSpare)/time.Second) {

@@ -43,6 +43,7 @@ const (
 	Coordinator = "coordinator"
 	Aggregator  = "aggregator"
 	Worker      = "worker" // one of the coordinator's, which may fetch chunks and nothing else
+	Relay       = "relay"
 )
 
 // Config has the decisions of the shuffler's operator.
@@ -69,6 +70,8 @@ type Config struct {
 	Validity time.Duration
 	Store    storage // Required.
 
+	// Relay says that clients may come through a relay: sessions have passes for it.
+	Relay bool
 	// CountReports counts durably how many messages were taken from each client, and tells it the
 	// count with its session, so that a client notices that its ledger was cut or restored.
 	CountReports bool
@@ -113,6 +116,9 @@ type Service struct {
 	dropping map[string]bool // rosters that nothing needed at the last look; used by Run alone, as the next field
 	dropNext time.Time
 
+	viewing   chan struct{}     // a slot for who makes the relay's view; it guards the next two
+	viewed    time.Time         // when a view was made last
+	listed    map[string]listed // by name; of the last view
 	counts    takenCache
 	enrolment atomic.Pointer[signedEnrolment]
 	verified  atomic.Pointer[verified]
@@ -190,6 +196,7 @@ func New(c Config) (*Service, error) {
 	s := &Service{config: c, store: c.Store, dropping: map[string]bool{}, name: encodeName(id[:]), sizes: map[[8]byte]wire.Suite{},
 		slots: newWeighted(c.InFlight), stopped: make(chan struct{}), shuffling: make(chan struct{}, 1),
 		rounds: map[[32]byte]*round{}, readers: map[string]*reader{}, wake: make(chan struct{}, 1)}
+	s.viewing = make(chan struct{}, 1)
 	s.strangers, s.lookup = make(chan struct{}, runtime.GOMAXPROCS(0)), make(chan struct{}, 1)
 	if r != nil {
 		s.current.Store(r)
@@ -215,7 +222,7 @@ func decodeName(name string) (d [32]byte, err error) {
 }
 
 // Handlers returns what serves clients (enrolment, sessions, reports, asks), and what serves the
-// coordinator and the aggregator, whom endpoint.Peer tells apart.
+// coordinator, the aggregator and the relay, whom endpoint.Peer tells apart.
 func (s *Service) Handlers() (clients, peers http.Handler) {
 	c, m := http.NewServeMux(), http.NewServeMux()
 	c.HandleFunc("GET /v1/enrolment", s.serveEnrolment)
@@ -229,6 +236,7 @@ func (s *Service) Handlers() (clients, peers http.Handler) {
 	m.HandleFunc("GET /v1/rounds/{announcement}/chunks", only(s.serveDigests, Coordinator, Aggregator))
 	m.HandleFunc("GET /v1/rounds/{announcement}/chunks/{index}", only(s.serveChunk, Coordinator, Aggregator, Worker))
 	m.HandleFunc("DELETE /v1/rounds/{announcement}", only(s.serveRelease, Coordinator))
+	m.HandleFunc("GET /v1/relay", only(s.serveRelay, Relay))
 	return c, m
 }
 

@@ -196,3 +196,28 @@ func FuzzMarker(f *testing.F) {
 		}
 	})
 }
+
+// A store that others could replace is refused, before anything is written.
+func TestDirectoryOfOthers(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("directories have no modes")
+	}
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := Init(t.Context(), Config{Dir: dir, Domain: "test"}); err == nil || !strings.Contains(err.Error(), "others may write") {
+		t.Errorf("init: %v", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+	must(t, os.WriteFile(filepath.Join(dir, markerFile), nil, 0o600))
+	s, err := Open(t.Context(), Config{Dir: dir, Domain: "test"})
+	if err == nil {
+		must(t, s.Close())
+	}
+	if err == nil || !strings.Contains(err.Error(), "others may write") {
+		t.Errorf("open: %v", err)
+	}
+}

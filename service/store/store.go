@@ -200,7 +200,7 @@ func Init(ctx context.Context, c Config) error {
 		return err
 	}
 	if c.Dir != "" {
-		if err := durable.MkdirAll(c.Dir, 0o700); err != nil {
+		if err := errors.Join(durable.MkdirAll(c.Dir, 0o700), durable.Own(c.Dir)); err != nil {
 			return fmt.Errorf("store: %w", err)
 		}
 	}
@@ -270,6 +270,9 @@ func open(ctx context.Context, c Config) (*Store, error) {
 		return nil, err
 	}
 	if c.Dir != "" {
+		if err := durable.Own(c.Dir); err != nil {
+			return nil, fmt.Errorf("store: %w", err)
+		}
 		// The marker is read before a server starts, because the server would make files.
 		if _, err := readMarkerFile(c.Dir); err != nil {
 			return nil, err
