@@ -340,3 +340,7 @@ def test_train_with_a_function():
         pytest.skip("this riffle has no --gradients")
     run = riffle.train(gradients=program, trust="none", rounds=5, eval_every=1, out="r")
     assert len(run.metrics["loss"]) == 5
+    # Its socket is another one each time; only what is named again is opened.
+    with pytest.raises(riffle.UsageError, match="that only a file names"):
+        riffle.train(resume=run)
+    assert riffle.train(resume=run, gradients=program).summary["test_loss"] == run.summary["test_loss"]
