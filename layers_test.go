@@ -263,7 +263,7 @@ func TestAllowedImportsAndCalls(t *testing.T) {
 // TestCertificatesAreCheckedApart holds that the checker of certificates shares
 // no code with what writes them, and no floating-point library either.
 func TestCertificatesAreCheckedApart(t *testing.T) {
-	allowed := []string{module + "/dp", "bytes", "context", "encoding/json", "errors", "fmt", "maps", "math", "math/big", "math/bits", "slices"}
+	allowed := []string{module + "/dp", "bytes", "context", "encoding/json", "errors", "fmt", "maps", "math", "math/big", "math/bits", "slices", "sync", "sync/atomic"}
 	files := 0
 	for _, s := range load(t) {
 		if s.pkg != "account/certificate" {
