@@ -56,6 +56,9 @@ func (q Query) validateAggregated() error {
 	case q.HiddenReports || q.AdaptiveWithinRound:
 		return errors.New("account: a vector sum reveals its number of clients, and its clients do not see each other's reports")
 	}
+	if err := q.refuseLeast(); err != nil {
+		return err
+	}
 	// As it was asked: ofSum may make one round of several, which hides how many there are.
 	single := q.single(dp.GaussianSum, q.Sigma)
 	single.Every, single.Strategy = 0, ""

@@ -36,11 +36,11 @@ type Document struct {
 	Query DocumentQuery `json:"query"`
 	// Design is the round of a vector sum whose noise the aggregators add; absent: another
 	// question.
-	Design *DocumentDesign `json:"design,omitempty"`
+	Design *designDocument `json:"design,omitempty"`
 }
 
-// DocumentDesign is one round of a vector sum whose noise the aggregators add.
-type DocumentDesign struct {
+// designDocument is one round of a vector sum whose noise the aggregators add.
+type designDocument struct {
 	Steps int64 `json:"steps"` // integer steps in a clip norm
 	Bound int64 `json:"bound"` // largest norm of a rounded vector, in steps
 	// Variance is the parameter of each aggregator's discrete Gaussian noise on a coordinate, or of each client's, in
@@ -166,7 +166,7 @@ func (r Reply) Document() Document {
 
 // documentDesign returns the design of a vector sum whose noise is no part of clients' vectors, nil for any
 // other question.
-func (q Query) documentDesign() *DocumentDesign {
+func (q Query) documentDesign() *designDocument {
 	if !q.aggregated() {
 		return nil
 	}
@@ -178,7 +178,7 @@ func (q Query) documentDesign() *DocumentDesign {
 	if p.ByClients() {
 		released = float64(p.MinUsers) * float64(p.Variance)
 	}
-	d := &DocumentDesign{Steps: p.Steps, Bound: p.Bound, Variance: p.Variance, NoiseBound: p.NoiseBound(), Released: math.Ldexp(math.Sqrt(released)/float64(p.Steps), -p.Bits)}
+	d := &designDocument{Steps: p.Steps, Bound: p.Bound, Variance: p.Variance, NoiseBound: p.NoiseBound(), Released: math.Ldexp(math.Sqrt(released)/float64(p.Steps), -p.Bits)}
 	if q.Every == 0 {
 		return d
 	}

@@ -99,7 +99,7 @@ func removalEps(p part, delta float64) (eps float64, err error) {
 		}
 		return curve.epsilon(delta)
 	}
-	err = eachRemoval(p, delta, func(c ordered) { eps = math.Max(eps, c.Epsilon(delta)) })
+	err = eachRemoval(p, delta, func(c ordered) { eps = math.Max(eps, c.epsilonAt(delta)) })
 	if err == nil && (math.IsInf(eps, 1) || math.IsNaN(eps)) {
 		err = refuse("composition shows no epsilon for delta = %v", delta)
 	}
@@ -116,7 +116,7 @@ func removalDelta(p part, eps, guess float64) (delta float64, err error) {
 		}
 		return math.Min(1, curve.delta(eps)), nil
 	}
-	err = eachRemoval(p, guess, func(c ordered) { delta = math.Max(delta, c.Delta(eps)) })
+	err = eachRemoval(p, guess, func(c ordered) { delta = math.Max(delta, c.deltaAt(eps)) })
 	return delta, err
 }
 
@@ -171,7 +171,7 @@ type ordered struct {
 	dropped float64 // probability of an infinite loss, at most
 }
 
-func (o ordered) Epsilon(delta float64) float64 {
+func (o ordered) epsilonAt(delta float64) float64 {
 	eps := o.Composed.Epsilon(delta)
 	if o.dropped <= delta {
 		eps = math.Min(eps, o.most)
@@ -179,7 +179,7 @@ func (o ordered) Epsilon(delta float64) float64 {
 	return eps
 }
 
-func (o ordered) Delta(eps float64) float64 {
+func (o ordered) deltaAt(eps float64) float64 {
 	delta := o.Composed.Delta(eps)
 	if eps >= o.most {
 		delta = math.Min(delta, o.dropped)

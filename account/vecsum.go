@@ -79,6 +79,9 @@ func (q Query) validateSum() error {
 	case a.HiddenReports || a.AdaptiveWithinRound:
 		return errors.New("account: a vector sum reveals its number of clients, and its clients do not see each other's reports")
 	}
+	if err := a.refuseLeast(); err != nil {
+		return err
+	}
 	if err := a.single(dp.Gaussian, 1).Validate(); err != nil {
 		return err
 	}
@@ -95,6 +98,14 @@ func (q Query) validateSum() error {
 		return fmt.Errorf("account: honest = %v of n-min = %d leaves no client's noise", p.Honest, p.MinUsers)
 	}
 	return p.Validate()
+}
+
+// refuseLeast refuses n-min of single reports.
+func (q Query) refuseLeast() error {
+	if q.Least != 0 {
+		return fmt.Errorf("account: n-min = %d of single reports: of a vector sum Sum says it", q.Least)
+	}
+	return nil
 }
 
 // single returns the question about reports of a class whose sum only is seen.

@@ -325,7 +325,11 @@ func printReply(w io.Writer, r account.Reply, more reportFacts) error {
 		p.line("no proved bound")
 	}
 	if b := r.KnowsWho; b != nil {
-		p.line("epsilon <= %s at delta = %s to who knows who took part, as the shuffler: a client in every round   (%s, %s)", roundUp(b.Eps), roundUp(b.Delta), b.Method, b.Status)
+		whose := "a client in every round"
+		if known, _ := r.Query.KnowsWho(); known.Class != account.VectorSumClass {
+			whose += fmt.Sprintf(", each of at least %d reports", known.Population)
+		}
+		p.line("epsilon <= %s at delta = %s to who knows who took part, as the shuffler: %s   (%s, %s)", roundUp(b.Eps), roundUp(b.Delta), whose, b.Method, b.Status)
 	}
 	if text := assumed(r.Query); text != "" {
 		p.line("assumed: %s", text)

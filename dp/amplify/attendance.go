@@ -161,7 +161,7 @@ type attending struct {
 // last is stochastically the largest, a client's inclusion r/a is at most r/first, and the running maximum over r does not
 // fall in r.
 func (t attending) curve(first, last int64) []float64 {
-	var spans []Span
+	var spans []spanned
 	if t.Gamma > 0 {
 		spans = spansOf(last, t.Gamma, t.width)
 	} else {
@@ -200,17 +200,17 @@ func (t attending) curve(first, last int64) []float64 {
 }
 
 // spansOf covers the number of n clients whose coin, of chance p, says yes.
-func spansOf(n int64, p float64, width func(mean, deviation, z float64) int64) []Span {
+func spansOf(n int64, p float64, width func(mean, deviation, z float64) int64) []spanned {
 	if p == 1 {
-		return []Span{{n, n, 1}}
+		return []spanned{{n, n, 1}}
 	}
 	return spans(n, p, 1-p, width)
 }
 
 // drawn covers the number of those there, a of n, among k that are drawn.
-func drawn(n, k, a int64, width func(mean, deviation, z float64) int64) []Span {
+func drawn(n, k, a int64, width func(mean, deviation, z float64) int64) []spanned {
 	if a == n {
-		return []Span{{k, k, 1}}
+		return []spanned{{k, k, 1}}
 	}
 	return honestReports(n, k, n-a, width)
 }

@@ -86,7 +86,7 @@ func (f Family) CoarseArrival(a FamilyArrival) (dp.Pair, Blocks, error) {
 	slices.Sort(starts)
 	starts = slices.Compact(starts)
 	// Spans lie in blocks. A few cross their ends, and count from block to block.
-	var blocks []Span
+	var blocks []spanned
 	for _, s := range a.spans(blockWidth(arrivalError)) {
 		if s.Last > 0 {
 			i, found := slices.BinarySearch(starts, max(1, s.First))

@@ -10,9 +10,9 @@ import (
 // honestReports covers the number of honest reports when k of n clients are drawn uniformly
 // and c of the n collude: k − M, M hypergeometric. Given M, which the observer knows, the
 // honest clients in the round are a uniform subset of the n − c. See colluders.md.
-func honestReports(n, k, c int64, width func(mean, deviation, z float64) int64) []Span {
+func honestReports(n, k, c int64, width func(mean, deviation, z float64) int64) []spanned {
 	if k == n {
-		return []Span{{n - c, n - c, 1}}
+		return []spanned{{n - c, n - c, 1}}
 	}
 	share, rest := float64(n-c)/float64(n), float64(c)/float64(n)
 	mean := float64(k) * share
@@ -28,7 +28,7 @@ func honestReports(n, k, c int64, width func(mean, deviation, z float64) int64) 
 		if w < 1e-290 {
 			first, w = least, 1e-290
 		}
-		out = append(out, Span{first, end - 1, w})
+		out = append(out, spanned{first, end - 1, w})
 		end = first
 	}
 	for end := hi; end < most; { // the tail h > end
@@ -37,7 +37,7 @@ func honestReports(n, k, c int64, width func(mean, deviation, z float64) int64) 
 		if w < 1e-290 {
 			last, w = most, 1e-290
 		}
-		out = append(out, Span{end + 1, last, w})
+		out = append(out, spanned{end + 1, last, w})
 		end = last
 	}
 	return out
@@ -49,7 +49,7 @@ const drawnError = 1e-9
 
 // drawnBulk is honestReports but for its tails, of mass up to left on each side, and for the
 // rounding of its weights. k must be below n.
-func drawnBulk(n, k, c int64, left float64, width func(mean, deviation, z float64) int64) []Span {
+func drawnBulk(n, k, c int64, left float64, width func(mean, deviation, z float64) int64) []spanned {
 	p := float64(k) / float64(n)
 	q := float64(n-k) / float64(n)
 	// This is Pr[h of the honest clients and k − h of the others], given k in total.
@@ -72,7 +72,7 @@ func drawnBulk(n, k, c int64, left float64, width func(mean, deviation, z float6
 		away := math.Max(math.Abs(float64(from)-mean), math.Abs(float64(to)-mean))
 		return int64(math.Min(math.Sqrt(own)/4, 2.25*own/away))
 	}
-	var out []Span
+	var out []spanned
 	for from := lo; from <= hi; {
 		w := max(1, width(mean, deviation, math.Abs(float64(from)-mean)/math.Max(1, deviation))/2)
 		if from == 0 {
@@ -84,7 +84,7 @@ func drawnBulk(n, k, c int64, left float64, width func(mean, deviation, z float6
 			parts = 32
 			to = from + min(to-from, near)/parts*parts
 		}
-		out = append(out, Span{from, to, sumSmooth(from, to, parts, pmf)})
+		out = append(out, spanned{from, to, sumSmooth(from, to, parts, pmf)})
 		from = to + 1
 	}
 	return out
@@ -133,7 +133,7 @@ func sumSmooth(first, last, parts int64, f func(int64) float64) (sum float64) {
 // thinned covers the number of honest reports that arrive, if their number before drop-outs is
 // covered by drawn, and that of the arrivals among n of them by arrivals(n). mean is the mean.
 // Any part of the two laws gives a part of the law.
-func thinned(drawn []Span, mean float64, width func(mean, deviation, z float64) int64, arrivals func(n int64) []Span) []Span {
+func thinned(drawn []spanned, mean float64, width func(mean, deviation, z float64) int64, arrivals func(n int64) []spanned) []spanned {
 	// Spans whose ends lie in the same two cells are joined.
 	var cells []int64 // where cells begin; 0 has a cell of its own
 	deviation := math.Max(1, math.Sqrt(mean))
@@ -161,9 +161,9 @@ func thinned(drawn []Span, mean float64, width func(mean, deviation, z float64) 
 		return i
 	}
 	at := map[[2]int]int{}
-	var out []Span
+	var out []spanned
 	for _, h := range drawn {
-		arrived := []Span{{0, 0, 1}}
+		arrived := []spanned{{0, 0, 1}}
 		if h.First > 0 {
 			arrived = arrivals(h.First)
 		}
@@ -178,10 +178,10 @@ func thinned(drawn []Span, mean float64, width func(mean, deviation, z float64) 
 				out = append(out, s)
 				continue
 			}
-			out[i] = Span{min(out[i].First, s.First), max(out[i].Last, s.Last), out[i].Weight + s.Weight}
+			out[i] = spanned{min(out[i].First, s.First), max(out[i].Last, s.Last), out[i].Weight + s.Weight}
 		}
 	}
-	slices.SortFunc(out, func(a, b Span) int {
+	slices.SortFunc(out, func(a, b spanned) int {
 		if a.First != b.First {
 			return int(a.First - b.First)
 		}

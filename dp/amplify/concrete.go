@@ -76,7 +76,7 @@ func response2(c ConcreteConfig) ([]dp.Atom, error) {
 	if err := affordable("2-RR", 4*work); err != nil {
 		return nil, err
 	}
-	visit := func(b Span, gamma float64, yield func(p, q, over float64)) {
+	visit := func(b spanned, gamma float64, yield func(p, q, over float64)) {
 		k := float64(b.Last)
 		lo, hi := tail.Window(b.Last, p, e*p, left, left)
 		tail.PMF(b.Last, p, e*p, lo, hi, func(m int64, mass float64) {
@@ -86,7 +86,7 @@ func response2(c ConcreteConfig) ([]dp.Atom, error) {
 				w*gamma*(share*math.Expm1(c.Eps0)+(1-share)*math.Expm1(-c.Eps0)))
 		})
 	}
-	extremes := func(b Span, gamma float64) (low, high float64) {
+	extremes := func(b spanned, gamma float64) (low, high float64) {
 		lo, hi := tail.Window(b.Last, p, e*p, left, left)
 		at := func(m int64) float64 {
 			share := float64(m) / float64(b.Last)
@@ -115,7 +115,7 @@ func responseK(c ConcreteConfig) ([]dp.Atom, error) {
 	if err := affordable(fmt.Sprintf("%d-RR", c.Symbols), work); err != nil {
 		return nil, err
 	}
-	visit := func(b Span, gamma float64, yield func(p, q, over float64)) {
+	visit := func(b spanned, gamma float64, yield func(p, q, over float64)) {
 		k := float64(b.Last)
 		lo, hi := tail.Window(b.Last, both, neither, left, left)
 		tail.PMF(b.Last, both, neither, lo, hi, func(n int64, mass float64) {
@@ -135,7 +135,7 @@ func responseK(c ConcreteConfig) ([]dp.Atom, error) {
 		})
 	}
 	// The loss grows with first − second, which grows with the counts.
-	extremes := func(b Span, gamma float64) (low, high float64) {
+	extremes := func(b spanned, gamma float64) (low, high float64) {
 		lo, hi := tail.Window(b.Last, both, neither, left, left)
 		for _, n := range []int64{lo, hi} {
 			_, first := tail.Window(n, .5, .5, left, left)
@@ -158,7 +158,7 @@ func affordable(name string, work float64) error {
 // sizes covers k by blocks. For a lower bound a block takes the shuffle of its largest value
 // and the inclusion of its smallest, because more reports, less often the victim's, leak
 // less. The tails of k are left out.
-func (c ConcreteConfig) sizes() ([]Span, error) {
+func (c ConcreteConfig) sizes() ([]spanned, error) {
 	if err := (roundConfig{Eps0: c.Eps0, Population: c.Population, Reports: c.Asked, Rate: 1}).validate(); err != nil {
 		return nil, err
 	}
@@ -176,7 +176,7 @@ func (c ConcreteConfig) sizes() ([]Span, error) {
 	if c.Gamma == 1 {
 		return drawn, nil
 	}
-	return thinned(drawn, a.mean(), partWidth, func(n int64) []Span { return partOf(n, c.Gamma) }), nil
+	return thinned(drawn, a.mean(), partWidth, func(n int64) []spanned { return partOf(n, c.Gamma) }), nil
 }
 
 // partWidth is the width of a block of k for a lower bound: a relative width w costs about ¾w of
@@ -186,14 +186,14 @@ func partWidth(mean, deviation, z float64) int64 {
 }
 
 // partOf lists blocks of Bin(n, gamma) with no more than their probability.
-func partOf(n int64, gamma float64) []Span {
+func partOf(n int64, gamma float64) []spanned {
 	if gamma == 1 {
-		return []Span{{n, n, 1}}
+		return []spanned{{n, n, 1}}
 	}
 	lo, hi := tail.Window(n, gamma, 1-gamma, left, left)
 	mean := float64(n) * gamma
 	deviation := math.Max(1, math.Sqrt(mean*(1-gamma)))
-	var out []Span
+	var out []spanned
 	for from := max(lo, 0); from <= hi; {
 		width := partWidth(mean, deviation, math.Abs(float64(from)-mean)/deviation)
 		if from == 0 {
@@ -206,7 +206,7 @@ func partOf(n int64, gamma float64) []Span {
 		} else {
 			w = math.Max(0, between(n, gamma, 1-gamma, from, to+1))
 		}
-		out = append(out, Span{from, to, w * (1 - 1e-11)})
+		out = append(out, spanned{from, to, w * (1 - 1e-11)})
 		from = to + 1
 	}
 	return out
@@ -215,9 +215,9 @@ func partOf(n int64, gamma float64) []Span {
 // list merges outcomes into cells of equal width in loss. visit gives it each outcome as the
 // masses P and Q and their difference; with mirror set, list adds the mirror images. extremes
 // returns roughly the range of a block's losses; losses outside go to the outermost cells.
-func (c ConcreteConfig) list(sizes []Span, visit func(Span, float64, func(p, q, over float64)),
-	extremes func(Span, float64) (low, high float64), mirror bool) ([]dp.Atom, error) {
-	inclusion := func(b Span) float64 { return float64(b.First) / float64(c.Population-c.Colluders) }
+func (c ConcreteConfig) list(sizes []spanned, visit func(spanned, float64, func(p, q, over float64)),
+	extremes func(spanned, float64) (low, high float64), mirror bool) ([]dp.Atom, error) {
+	inclusion := func(b spanned) float64 { return float64(b.First) / float64(c.Population-c.Colluders) }
 	each := func(yield func(p, q, over float64)) {
 		for _, b := range sizes {
 			if b.Last == 0 {

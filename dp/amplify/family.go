@@ -299,13 +299,13 @@ func (a FamilyArrival) mean() float64 {
 }
 
 // spans covers the number of honest reports.
-func (a FamilyArrival) spans(width func(mean, deviation, z float64) int64) []Span {
+func (a FamilyArrival) spans(width func(mean, deviation, z float64) int64) []spanned {
 	if a.Colluders > 0 {
 		drawn := honestReports(a.Population, a.Asked, a.Colluders, width)
 		if a.Gamma == 1 {
 			return drawn
 		}
-		return thinned(drawn, a.mean(), width, func(n int64) []Span {
+		return thinned(drawn, a.mean(), width, func(n int64) []spanned {
 			arrived := spans(n, a.Gamma, 1-a.Gamma, width)
 			for i := range arrived {
 				arrived[i].Weight *= 1 + 1e-11

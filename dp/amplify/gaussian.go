@@ -64,11 +64,11 @@ func Gaussian(c GaussianConfig) (dp.Pair, error) {
 	if err != nil {
 		return dp.Pair{}, err
 	}
-	b := Span{c.Reports, max(c.Included, c.Reports), 1}
+	b := spanned{c.Reports, max(c.Included, c.Reports), 1}
 	if c.Apart {
 		b.First = 1
 	}
-	return gaussianMixture([]Span{b}, c.Sigma, c.Population, b.First, gamma, false)
+	return gaussianMixture([]spanned{b}, c.Sigma, c.Population, b.First, gamma, false)
 }
 
 // GaussianArrivalConfig describes a round whose number of reports is random and public: k ~
@@ -103,7 +103,7 @@ func GaussianArrival(c GaussianArrivalConfig) (dp.Pair, error) {
 	if err := a.checkChance(); err != nil {
 		return dp.Pair{}, err
 	}
-	var blocks []Span
+	var blocks []spanned
 	g := fine
 	if c.Rough {
 		g = rough
@@ -176,7 +176,7 @@ func gaussianEnd(mu float64) float64 {
 
 // gaussianMixture returns the pair of a mixture of rounds, on nodes that suit k reports at
 // inclusion gamma.
-func gaussianMixture(blocks []Span, sigma float64, population, k int64, gamma float64, rough bool) (dp.Pair, error) {
+func gaussianMixture(blocks []spanned, sigma float64, population, k int64, gamma float64, rough bool) (dp.Pair, error) {
 	mu := float64(GaussianMu(sigma, k))
 	nodes := []float64{0}
 	end, core := gaussianEnd(mu), mu/2+gaussianCore

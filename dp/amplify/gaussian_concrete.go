@@ -22,11 +22,11 @@ func GaussianOutcomes(c GaussianArrivalConfig) ([]dp.Atom, error) {
 		return nil, err
 	}
 	const width, far = 1. / 25, 14.
-	span := func(b Span) (mu, end float64) {
+	span := func(b spanned) (mu, end float64) {
 		mu = 2 / (c.Sigma * math.Sqrt(float64(b.Last)))
 		return mu, math.Min(mu/2+far, 37-mu/2)
 	}
-	visit := func(b Span, gamma float64, yield func(p, q, over float64)) {
+	visit := func(b spanned, gamma float64, yield func(p, q, over float64)) {
 		mu, end := span(b)
 		for i := math.Floor(-end / width); i*width < end; i++ {
 			a := i * width
@@ -37,7 +37,7 @@ func GaussianOutcomes(c GaussianArrivalConfig) ([]dp.Atom, error) {
 			yield(w*((1-gamma)*q+gamma*grow*(q+rise)), w*q, w*over)
 		}
 	}
-	extremes := func(b Span, gamma float64) (low, high float64) {
+	extremes := func(b spanned, gamma float64) (low, high float64) {
 		mu, end := span(b)
 		low = -mu * end // e^low may be lost by rounding beside 1
 		if gamma < 1 {

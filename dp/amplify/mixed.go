@@ -23,7 +23,7 @@ type mixer interface {
 
 // mixtureOf is arrivalOf for a mixer. P of an outcome is linear in the inclusion, so a block's inclusion may
 // be split between two nodes around it, whose relative distance is step: threepart.md.
-func mixtureOf(c mixer, blocks []Span, n int64, step float64) []dp.Atom {
+func mixtureOf(c mixer, blocks []spanned, n int64, step float64) []dp.Atom {
 	least, most := int64(math.MaxInt64), int64(0)
 	for _, b := range blocks {
 		if b.Last > 0 {

@@ -47,7 +47,7 @@ func StepOutcomes(c ConcreteConfig, s Steps, apart bool) ([]dp.Atom, error) {
 			}
 		}
 	}
-	visit := func(b Span, gamma float64, yield func(p, q, over float64)) {
+	visit := func(b spanned, gamma float64, yield func(p, q, over float64)) {
 		parts := sums[b.Last]
 		// Neighbouring sums are joined where they are many.
 		width := 1 + parts[len(parts)-1].to/mostOutcomes
@@ -75,7 +75,7 @@ func StepOutcomes(c ConcreteConfig, s Steps, apart bool) ([]dp.Atom, error) {
 			}
 		}
 	}
-	extremes := func(b Span, gamma float64) (low, high float64) {
+	extremes := func(b spanned, gamma float64) (low, high float64) {
 		last := sums[b.Last][len(sums[b.Last])-1]
 		q, over, _, _ := law.view(gamma, last.tilt).at(last, last.to)
 		high = math.Log1p(math.Max(0, over/q))

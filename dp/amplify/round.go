@@ -38,7 +38,7 @@ func roundOf(c crowd, k int64, gamma float64) dp.Pair {
 
 // arrivalOf returns the mixture over blocks of k, which is public, of rounds of n clients, of
 // whom about mean report.
-func arrivalOf(c crowd, blocks []Span, n int64, mean float64) dp.Pair {
+func arrivalOf(c crowd, blocks []spanned, n int64, mean float64) dp.Pair {
 	b := c.on()
 	var atoms []dp.Atom
 	mix, ok := c.(mixer)
@@ -63,33 +63,33 @@ func arrivalOf(c crowd, blocks []Span, n int64, mean float64) dp.Pair {
 	return dp.Pair{Atoms: merge(atoms, nodes)}
 }
 
-// Span is a block of values of k with its probability.
-type Span struct {
+// spanned is a block of values of k with its probability.
+type spanned struct {
 	First, Last int64
 	Weight      float64
 }
 
 // Arrivals covers k ~ Bin(n, p) by blocks whose weights add up to at least 1.
-func Arrivals(n int64, p float64) []Span { return spans(n, p, 1-p, blockWidth(arrivalError)) }
+func Arrivals(n int64, p float64) []spanned { return spans(n, p, 1-p, blockWidth(arrivalError)) }
 
 // spans covers Bin(n, p). The bulk is in blocks whose widths depend on the distance from the
 // mean. The tails are in faster growing blocks, each with the weight of the whole tail from
 // there on.
-func spans(n int64, p, q float64, widthAt func(mean, deviation, z float64) int64) []Span {
+func spans(n int64, p, q float64, widthAt func(mean, deviation, z float64) int64) []spanned {
 	return spansGrowing(n, p, q, widthAt, nodeGrowth)
 }
 
 // spansGrowing is spans with blocks of the tails that grow by a factor.
-func spansGrowing(n int64, p, q float64, widthAt func(mean, deviation, z float64) int64, growth float64) []Span {
+func spansGrowing(n int64, p, q float64, widthAt func(mean, deviation, z float64) int64, growth float64) []spanned {
 	lo, hi := tail.Window(n, p, q, 1e-17, 1e-17)
-	var out []Span
+	var out []spanned
 	mean := float64(n) * p
 	deviation := math.Sqrt(mean * q)
 	above := remembered(func(x int64) float64 { return tail.Survival(n, x, p, q) })
 	below := remembered(func(x int64) float64 { return tail.Survival(n, n-x+1, q, p) })
 	from := lo
 	if lo == 0 { // k = 0 must have a block of its own
-		out, from = append(out, Span{0, 0, math.Exp(tail.LogPMF(n, 0, p, q))}), 1
+		out, from = append(out, spanned{0, 0, math.Exp(tail.LogPMF(n, 0, p, q))}), 1
 	}
 	for from <= hi {
 		width := widthAt(mean, deviation, math.Abs(float64(from)-mean)/math.Max(1, deviation))
@@ -109,7 +109,7 @@ func spansGrowing(n int64, p, q float64, widthAt func(mean, deviation, z float64
 			w = below(to+1) - below(from)
 		}
 		// Rounding of the weights must not lose mass.
-		out = append(out, Span{from, to, w * (1 + 1e-10)})
+		out = append(out, spanned{from, to, w * (1 + 1e-10)})
 		from = to + 1
 	}
 	// grow returns the end of the next block, away from the mean, in a tail.
@@ -120,7 +120,7 @@ func spansGrowing(n int64, p, q float64, widthAt func(mean, deviation, z float64
 		if w < 1e-290 {
 			first, w = 0, 1e-290
 		}
-		out = append(out, Span{first, end - 1, w})
+		out = append(out, spanned{first, end - 1, w})
 		end = first
 	}
 	for end := hi; end < n; { // the tail k > end
@@ -129,7 +129,7 @@ func spansGrowing(n int64, p, q float64, widthAt func(mean, deviation, z float64
 		if w < 1e-290 {
 			last, w = n, 1e-290
 		}
-		out = append(out, Span{end + 1, last, w})
+		out = append(out, spanned{end + 1, last, w})
 		end = last
 	}
 	return out

@@ -58,7 +58,7 @@ func TestThinnedCoversAllNumbers(t *testing.T) {
 			}
 		}
 		// The smallest numbers first, into the span that ends first: if anything fits, this does.
-		slices.SortFunc(spans, func(x, y Span) int { return int(x.Last - y.Last) })
+		slices.SortFunc(spans, func(x, y spanned) int { return int(x.Last - y.Last) })
 		for k, w := range chance {
 			w *= 1 - 1e-8 // what this law itself may err by
 			for i := range spans {

@@ -44,13 +44,13 @@ func inlineOnly(packages ...string) []string {
 	return flags
 }
 
-// Progress is told of a compilation: its number of packages, and how many more were compiled. Those in Go's
-// build cache are not compiled. A nil Progress is not told.
-type Progress func(program string, more, of int)
+// progressed is told of a compilation: its number of packages, and how many more were compiled. Those in Go's
+// build cache are not compiled. A nil progressed is not told.
+type progressed func(program string, more, of int)
 
 // Load returns the compiled program, gzip: what a release build has in it, else what Compile
 // makes in the clone of riffle that the working directory is in.
-func (p Program) Load(ctx context.Context, progress Progress) ([]byte, error) {
+func (p Program) Load(ctx context.Context, progress progressed) ([]byte, error) {
 	if packed, err := fs.ReadFile(embedded, p.Packed); err == nil {
 		return packed, nil
 	}
@@ -80,7 +80,7 @@ func Root(ctx context.Context) (string, error) {
 
 // Compile compiles the program in the clone of riffle in root, and packs it. The same sources and
 // the same release of Go give the same bytes.
-func (p Program) Compile(ctx context.Context, root string, progress Progress) ([]byte, error) {
+func (p Program) Compile(ctx context.Context, root string, progress progressed) ([]byte, error) {
 	wasm, err := p.Build(ctx, root, p.Package, progress)
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (p Program) Compile(ctx context.Context, root string, progress Progress) ([
 
 // Build compiles a package of the clone with the program's flags, which leave out everything that differs
 // between machines. Go's build cache keeps what it compiles.
-func (p Program) Build(ctx context.Context, root, pkg string, progress Progress) ([]byte, error) {
+func (p Program) Build(ctx context.Context, root, pkg string, progress progressed) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "riffle-wasm-")
 	if err != nil {
 		return nil, err

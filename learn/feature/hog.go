@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// HOGConfig describes hog. DefaultHOG and ShapeHOG have values that do well.
-type HOGConfig struct {
+// hogConfig describes hog. DefaultHOG and ShapeHOG have values that do well.
+type hogConfig struct {
 	// Width and Height of an image in pixels, one byte each. Required.
 	Width, Height int
 	// Upright shears the image until its ink stands upright, and centres it, by the image's
@@ -50,8 +50,8 @@ type HOGConfig struct {
 // set; like every choice of hyper-parameters, this one is not covered by the guarantee of a
 // later run on the same data. The choice hardly matters: 8 to 16 orientations, and a Spread
 // from 3.8 to 5.2 at 28×28 pixels, do about as well. Lengths grow with the shorter side.
-func DefaultHOG(width, height int) HOGConfig {
-	return HOGConfig{
+func DefaultHOG(width, height int) hogConfig {
+	return hogConfig{
 		Width: 28, Height: 28,
 		Upright: true, Spread: 4.2,
 		Cells: 4, Spacing: 5, Radius: 5,
@@ -65,8 +65,8 @@ func DefaultHOG(width, height int) HOGConfig {
 // slant as handwriting does: 5×5 cells of 12 signed orientations, each cell
 // normalised, 300 values of norm 3. Chosen on a split of Fashion-MNIST's
 // training set, 28×28 pixels; lengths grow with the shorter side.
-func ShapeHOG(width, height int) HOGConfig {
-	return HOGConfig{
+func ShapeHOG(width, height int) hogConfig {
+	return hogConfig{
 		Width: 28, Height: 28,
 		Cells: 5, Spacing: 5, Radius: 5,
 		Orientations: 12, Signed: true,
@@ -78,7 +78,7 @@ func ShapeHOG(width, height int) HOGConfig {
 
 // forSize returns c for images of another size, with all lengths scaled by the
 // ratio of the shorter sides.
-func (c HOGConfig) forSize(width, height int) HOGConfig {
+func (c hogConfig) forSize(width, height int) hogConfig {
 	by := float64(min(width, height)) / float64(min(c.Width, c.Height))
 	c.Width, c.Height = width, height
 	c.Spread *= by
@@ -89,14 +89,14 @@ func (c HOGConfig) forSize(width, height int) HOGConfig {
 
 // hog are histograms of oriented gradients, after N. Dalal and B. Triggs,
 // "Histograms of oriented gradients for human detection", CVPR 2005, with the
-// normalisation of HOGConfig. The value of cell (row i, column j) and
+// normalisation of hogConfig. The value of cell (row i, column j) and
 // orientation o is at (i·Cells + j)·Orientations + o; orientation o collects
 // gradients that point at angle o·π/Orientations (2π if Signed) from the x
 // axis, y downwards, and each gradient is shared linearly between the two
 // nearest. Pixels outside the image count as 0. An image without gradients
 // gives zeros.
 type hog struct {
-	c             HOGConfig
+	c             hogConfig
 	columns, rows []tap // the taps of each pixel column and row
 }
 
@@ -107,7 +107,7 @@ type tap struct {
 }
 
 // NewHOG returns the extractor that c describes.
-func NewHOG(c HOGConfig) (*Extractor, error) {
+func NewHOG(c hogConfig) (*Extractor, error) {
 	for _, v := range []struct {
 		name       string
 		value      int
@@ -145,7 +145,7 @@ func NewHOG(c HOGConfig) (*Extractor, error) {
 	return &Extractor{name, c.Width * c.Height, c.Cells * c.Cells * c.Orientations, &hog{c, taps(c.Width, c), taps(c.Height, c)}}, nil
 }
 
-func taps(size int, c HOGConfig) []tap {
+func taps(size int, c hogConfig) []tap {
 	start := (float64(size-1) - float64(c.Cells-1)*c.Spacing) / 2
 	out := make([]tap, size)
 	for p := range out {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func newHOG(t testing.TB, c HOGConfig) *Extractor {
+func newHOG(t testing.TB, c hogConfig) *Extractor {
 	t.Helper()
 	h, err := NewHOG(c)
 	if err != nil {
@@ -51,7 +51,7 @@ func TestHOGGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	var cases []struct {
-		Config   HOGConfig
+		Config   hogConfig
 		Image    []byte
 		Features []float64
 	}
@@ -142,7 +142,7 @@ func TestHOGDirections(t *testing.T) {
 			}
 		}
 		for _, signed := range []bool{false, true} {
-			h := newHOG(t, HOGConfig{Width: 16, Height: 16, Cells: 1, Spacing: 1, Radius: 5, Orientations: 8, Signed: signed, Norm: 1})
+			h := newHOG(t, hogConfig{Width: 16, Height: 16, Cells: 1, Spacing: 1, Radius: 5, Orientations: 8, Signed: signed, Norm: 1})
 			f := extract(h, img)
 			want := make([]float32, 8)
 			if want[c.unsigned] = 1; signed {
@@ -168,7 +168,7 @@ func TestUprightRemovesSlant(t *testing.T) {
 		}
 		return img
 	}
-	distance := func(c HOGConfig) float64 {
+	distance := func(c hogConfig) float64 {
 		h := newHOG(t, c)
 		a, b := extract(h, bar(0, 0)), extract(h, bar(0.4, 2))
 		for i := range a {
@@ -213,7 +213,7 @@ func TestHOGDegenerate(t *testing.T) {
 		"two pixels":   one(28*14, 28*15+27),
 		"full":         one(line(0, 1, 784)...),
 	} {
-		for _, c := range []HOGConfig{DefaultHOG(28, 28), classicHOG()} {
+		for _, c := range []hogConfig{DefaultHOG(28, 28), classicHOG()} {
 			f := extract(newHOG(t, c), img)
 			for _, v := range f {
 				if g := float64(v); math.IsNaN(g) || math.IsInf(g, 0) {
@@ -305,17 +305,17 @@ func TestPixels(t *testing.T) {
 }
 
 func TestNewHOGRefuses(t *testing.T) {
-	for want, change := range map[string]func(*HOGConfig){
-		"width = 1 must":           func(c *HOGConfig) { c.Width = 1 },
-		"height = 5000 must":       func(c *HOGConfig) { c.Height = 5000 },
-		"cells = 0 must":           func(c *HOGConfig) { c.Cells = 0 },
-		"orientations = 1 must":    func(c *HOGConfig) { c.Orientations = 1 },
-		"spacing = NaN must":       func(c *HOGConfig) { c.Spacing = math.NaN() },
-		"radius = 0 must":          func(c *HOGConfig) { c.Radius = 0 },
-		"damping = -1 must":        func(c *HOGConfig) { c.Damping = -1 },
-		"spread = +Inf must":       func(c *HOGConfig) { c.Spread = math.Inf(1) },
-		"spread = 4.2 needs uprig": func(c *HOGConfig) { c.Upright = false },
-		"norm = 0 must":            func(c *HOGConfig) { c.Norm = 0 },
+	for want, change := range map[string]func(*hogConfig){
+		"width = 1 must":           func(c *hogConfig) { c.Width = 1 },
+		"height = 5000 must":       func(c *hogConfig) { c.Height = 5000 },
+		"cells = 0 must":           func(c *hogConfig) { c.Cells = 0 },
+		"orientations = 1 must":    func(c *hogConfig) { c.Orientations = 1 },
+		"spacing = NaN must":       func(c *hogConfig) { c.Spacing = math.NaN() },
+		"radius = 0 must":          func(c *hogConfig) { c.Radius = 0 },
+		"damping = -1 must":        func(c *hogConfig) { c.Damping = -1 },
+		"spread = +Inf must":       func(c *hogConfig) { c.Spread = math.Inf(1) },
+		"spread = 4.2 needs uprig": func(c *hogConfig) { c.Upright = false },
+		"norm = 0 must":            func(c *hogConfig) { c.Norm = 0 },
 	} {
 		c := DefaultHOG(28, 28)
 		change(&c)
@@ -342,7 +342,7 @@ func TestExtractPanicsOnWrongLengths(t *testing.T) {
 func FuzzHOG(f *testing.F) {
 	f.Add(ink(9, 7, 1))
 	f.Add(make([]byte, 63))
-	h, err := NewHOG(HOGConfig{Width: 9, Height: 7, Upright: true, Spread: 2, Cells: 3, Spacing: 2, Radius: 2.5, Orientations: 5, Signed: true, Damping: 0.2, Root: true, Centre: true, Norm: 1})
+	h, err := NewHOG(hogConfig{Width: 9, Height: 7, Upright: true, Spread: 2, Cells: 3, Spacing: 2, Radius: 2.5, Orientations: 5, Signed: true, Damping: 0.2, Root: true, Centre: true, Norm: 1})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -355,7 +355,7 @@ func FuzzHOG(f *testing.F) {
 	})
 }
 
-func benchmarkHOG(b *testing.B, c HOGConfig) {
+func benchmarkHOG(b *testing.B, c hogConfig) {
 	h := newHOG(b, c)
 	img := ink(28, 28, 3)
 	dst, s := make([]float32, h.Dim), h.kind.newScratch()
@@ -371,8 +371,8 @@ func BenchmarkHOGClassic(b *testing.B) { benchmarkHOG(b, classicHOG()) }
 
 // classicHOG returns 7×7 cells of 9 unsigned orientations with each cell
 // normalised, 441 values of norm 3, close to the original paper's.
-func classicHOG() HOGConfig {
-	return HOGConfig{
+func classicHOG() hogConfig {
+	return hogConfig{
 		Width: 28, Height: 28,
 		Cells: 7, Spacing: 4, Radius: 4,
 		Orientations: 9,

@@ -161,7 +161,7 @@ const (
 
 // NewInk returns features for handwriting: the histograms of h, whitened for randomly drawn
 // strokes and scaled to h's norm.
-func NewInk(h HOGConfig) (*Extractor, error) {
+func NewInk(h hogConfig) (*Extractor, error) {
 	inner, err := NewHOG(h)
 	if err != nil {
 		return nil, err

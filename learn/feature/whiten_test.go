@@ -93,7 +93,7 @@ func TestWhitenedByHand(t *testing.T) {
 
 // TestInk: finite values of the stated norm for every image, the same each time.
 func TestInk(t *testing.T) {
-	for _, h := range []HOGConfig{DefaultHOG(28, 28), ShapeHOG(28, 28), DefaultHOG(16, 12)} {
+	for _, h := range []hogConfig{DefaultHOG(28, 28), ShapeHOG(28, 28), DefaultHOG(16, 12)} {
 		a, err := NewInk(h)
 		if err != nil {
 			t.Fatal(err)

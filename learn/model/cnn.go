@@ -124,11 +124,11 @@ func newCNN(k *kernel.Kernel) *Model {
 	return newModel("cnn", cnnSide*cnnSide, 10, cnnLayout, m)
 }
 
-func (m *cnn) prepare(s *Scratch) { s.cnn = new(cnnScratch) }
+func (m *cnn) prepare(s *workspace) { s.cnn = new(cnnScratch) }
 
 func (m *cnn) geometry(float64) (lipschitz, smoothness float64) { panic("model: cnn is not convex") }
 
-func (m *cnn) forward(theta, x, logits []float32, s *Scratch) {
+func (m *cnn) forward(theta, x, logits []float32, s *workspace) {
 	m.scores(theta, x, s.cnn)
 	copy(logits, s.cnn.logits[:])
 }
@@ -155,7 +155,7 @@ func (m *cnn) scores(theta, x []float32, s *cnnScratch) {
 
 // output runs the model forward and leaves the gradient of the loss by the logits in
 // s.logits.
-func (m *cnn) output(theta, x []float32, y float64, s *Scratch) (loss float64) {
+func (m *cnn) output(theta, x []float32, y float64, s *workspace) (loss float64) {
 	m.scores(theta, x, s.cnn)
 	return residual(s.cnn.logits[:], int(y), s.prob)
 }
@@ -197,7 +197,7 @@ func (m *cnn) back1(theta []float32, s *cnnScratch) {
 	m.k.PoolBackward(s.dconv1[:], s.dpool1[:], s.conv1[:], cnnPool1, cnnPool1)
 }
 
-func (m *cnn) grad(theta, x []float32, y float64, grad []float32, s *Scratch) (loss float64) {
+func (m *cnn) grad(theta, x []float32, y float64, grad []float32, s *workspace) (loss float64) {
 	loss = m.output(theta, x, y, s)
 	k, v := m.k, s.cnn
 	outer10(v.hidden[:], &v.logits, grad[cnnW4:])
@@ -217,7 +217,7 @@ func (m *cnn) grad(theta, x []float32, y float64, grad []float32, s *Scratch) (l
 
 // gradCoord propagates back only to the layer of parameter j, so on average over the
 // coordinates it costs little more than scores.
-func (m *cnn) gradCoord(theta, x []float32, y float64, j int, s *Scratch) (g float32, loss float64) {
+func (m *cnn) gradCoord(theta, x []float32, y float64, j int, s *workspace) (g float32, loss float64) {
 	loss = m.output(theta, x, y, s)
 	v := s.cnn
 	switch {

@@ -456,7 +456,7 @@ func TestCNNInit(t *testing.T) {
 	}
 }
 
-func benchmarkCNN(b *testing.B, f func(m *Model, theta, x, grad []float32, s *Scratch)) {
+func benchmarkCNN(b *testing.B, f func(m *Model, theta, x, grad []float32, s *workspace)) {
 	for _, m := range kernels() {
 		b.Run(kernelOf(m), func(b *testing.B) {
 			theta, x := trained(m, 1), digit(1)
@@ -471,17 +471,17 @@ func benchmarkCNN(b *testing.B, f func(m *Model, theta, x, grad []float32, s *Sc
 }
 
 func BenchmarkCNNForward(b *testing.B) {
-	benchmarkCNN(b, func(m *Model, theta, x, grad []float32, s *Scratch) { m.kind.forward(theta, x, grad[:10], s) })
+	benchmarkCNN(b, func(m *Model, theta, x, grad []float32, s *workspace) { m.kind.forward(theta, x, grad[:10], s) })
 }
 
 func BenchmarkCNNGrad(b *testing.B) {
-	benchmarkCNN(b, func(m *Model, theta, x, grad []float32, s *Scratch) { m.Grad(theta, x, 3, grad, s) })
+	benchmarkCNN(b, func(m *Model, theta, x, grad []float32, s *workspace) { m.Grad(theta, x, 3, grad, s) })
 }
 
 // BenchmarkCNNGradCoord takes every coordinate in turn, in a scattered order.
 func BenchmarkCNNGradCoord(b *testing.B) {
 	j := 0
-	benchmarkCNN(b, func(m *Model, theta, x, grad []float32, s *Scratch) {
+	benchmarkCNN(b, func(m *Model, theta, x, grad []float32, s *workspace) {
 		j = (j + 5471) % cnnParams // no common factor
 		m.GradCoord(theta, x, 3, j, s)
 	})

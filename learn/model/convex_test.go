@@ -76,7 +76,7 @@ func TestGeometryBoundsGradients(t *testing.T) {
 // sumGradients adds the loss and the gradient of every row to loss and sum, in row
 // order and in float64: the batch gradient without privacy. x holds len(y)
 // rows; grad is working memory of length Params.
-func sumGradients(m *Model, theta, x []float32, y []int32, sum []float64, grad []float32, s *Scratch) (loss float64) {
+func sumGradients(m *Model, theta, x []float32, y []int32, sum []float64, grad []float32, s *workspace) (loss float64) {
 	d := m.Inputs
 	for i, c := range y {
 		loss += m.Grad(theta, x[i*d:(i+1)*d], float64(c), grad, s)

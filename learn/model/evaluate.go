@@ -122,7 +122,7 @@ func (m *Model) Evaluate(theta, x []float32, y func(row int) float64, workers in
 
 // Judge returns the loss of one row with a valid answer, as Evaluate counts it, and whether the model
 // gives the row its class; correct is false for real targets.
-func (m *Model) Judge(theta, x []float32, y float64, s *Scratch) (loss float64, correct bool) {
+func (m *Model) Judge(theta, x []float32, y float64, s *workspace) (loss float64, correct bool) {
 	m.check(theta, x, y)
 	class, loss, _ := m.example(theta, x, y, s.logits, s.prob, s)
 	return loss, m.Classes > 0 && class == max(0, int(y))
@@ -130,7 +130,7 @@ func (m *Model) Judge(theta, x []float32, y float64, s *Scratch) (loss float64, 
 
 // example returns the class that the model gives a row, if it has classes, its loss and, for at
 // most two classes, its score.
-func (m *Model) example(theta, x []float32, y float64, logits []float32, prob []float64, s *Scratch) (class int, loss, score float64) {
+func (m *Model) example(theta, x []float32, y float64, logits []float32, prob []float64, s *workspace) (class int, loss, score float64) {
 	if l, ok := m.kind.(*linear); ok {
 		score = l.score(theta, x)
 		if l.binary {

@@ -24,15 +24,17 @@ func NewExternal(name string, names []string, shapes [][]int, initial []float32)
 // outside is the kind of a model that a program computes.
 type outside struct{}
 
-func (outside) prepare(*Scratch) {}
+func (outside) prepare(*workspace) {}
 
-func (outside) forward(_, _, _ []float32, _ *Scratch) { panic("model: a program evaluates this model") }
+func (outside) forward(_, _, _ []float32, _ *workspace) {
+	panic("model: a program evaluates this model")
+}
 
-func (outside) grad(_, _ []float32, _ float64, _ []float32, _ *Scratch) float64 {
+func (outside) grad(_, _ []float32, _ float64, _ []float32, _ *workspace) float64 {
 	panic("model: a program computes this model's gradients")
 }
 
-func (outside) gradCoord(_, _ []float32, _ float64, _ int, _ *Scratch) (float32, float64) {
+func (outside) gradCoord(_, _ []float32, _ float64, _ int, _ *workspace) (float32, float64) {
 	panic("model: a program computes this model's gradients")
 }
 

@@ -21,7 +21,7 @@ type LinearConfig struct {
 	NoIntercept bool
 }
 
-// linear is the model that NewLinear makes. Its gradients need no Scratch.
+// linear is the model that NewLinear makes. Its gradients need no workspace.
 type linear struct {
 	c      LinearConfig
 	binary bool // targets are signs
@@ -76,7 +76,7 @@ func (m *Model) Smoothed(beta float64) (*Model, error) {
 	return m, nil
 }
 
-func (m *linear) prepare(*Scratch) {}
+func (m *linear) prepare(*workspace) {}
 
 // score returns w·x + b.
 func (m *linear) score(theta, x []float32) float64 {
@@ -131,7 +131,7 @@ func (m *linear) output(theta, x []float32, y float64) (loss, slope float64) {
 	return loss, slope
 }
 
-func (m *linear) grad(theta, x []float32, y float64, grad []float32, _ *Scratch) (loss float64) {
+func (m *linear) grad(theta, x []float32, y float64, grad []float32, _ *workspace) (loss float64) {
 	loss, slope := m.output(theta, x, y)
 	theta = theta[:len(grad)]
 	for i, v := range x {
@@ -144,7 +144,7 @@ func (m *linear) grad(theta, x []float32, y float64, grad []float32, _ *Scratch)
 	return loss
 }
 
-func (m *linear) gradCoord(theta, x []float32, y float64, j int, _ *Scratch) (g float32, loss float64) {
+func (m *linear) gradCoord(theta, x []float32, y float64, j int, _ *workspace) (g float32, loss float64) {
 	loss, slope := m.output(theta, x, y)
 	if j < m.c.Inputs {
 		slope *= float64(x[j])
@@ -158,6 +158,6 @@ func round32(v float64) float32 {
 
 // forward overwrites logits with 0 and the score. For the logistic loss these are log-odds.
 // For the hinge loss only their order has a meaning.
-func (m *linear) forward(theta, x, logits []float32, _ *Scratch) {
+func (m *linear) forward(theta, x, logits []float32, _ *workspace) {
 	logits[0], logits[1] = 0, round32(m.score(theta, x))
 }

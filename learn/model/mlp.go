@@ -57,11 +57,11 @@ func newMLP(c MLPConfig, k *kernel.Kernel) (*Model, error) {
 
 func (m *mlp) geometry(float64) (lipschitz, smoothness float64) { panic("model: mlp is not convex") }
 
-func (m *mlp) prepare(s *Scratch) {
+func (m *mlp) prepare(s *workspace) {
 	s.hidden, s.dhidden = make([]float32, m.hidden), make([]float32, m.hidden)
 }
 
-func (m *mlp) forward(theta, x, logits []float32, s *Scratch) {
+func (m *mlp) forward(theta, x, logits []float32, s *workspace) {
 	m.k.Dense(s.hidden, x, theta[:m.b1], theta[m.b1:m.w2])
 	for i, v := range s.hidden {
 		s.hidden[i] = max(0, v)
@@ -76,12 +76,12 @@ func (m *mlp) forward(theta, x, logits []float32, s *Scratch) {
 	}
 }
 
-func (m *mlp) output(theta, x []float32, y float64, s *Scratch) (loss float64) {
+func (m *mlp) output(theta, x []float32, y float64, s *workspace) (loss float64) {
 	m.forward(theta, x, s.logits, s)
 	return residual(s.logits, int(y), s.prob)
 }
 
-func (m *mlp) grad(theta, x []float32, y float64, grad []float32, s *Scratch) (loss float64) {
+func (m *mlp) grad(theta, x []float32, y float64, grad []float32, s *workspace) (loss float64) {
 	loss = m.output(theta, x, y, s)
 	if m.classes == 10 {
 		outer10(s.hidden, (*[10]float32)(s.logits), grad[m.w2:])
@@ -99,7 +99,7 @@ func (m *mlp) grad(theta, x []float32, y float64, grad []float32, s *Scratch) (l
 	return loss
 }
 
-func (m *mlp) gradCoord(theta, x []float32, y float64, j int, s *Scratch) (g float32, loss float64) {
+func (m *mlp) gradCoord(theta, x []float32, y float64, j int, s *workspace) (g float32, loss float64) {
 	loss = m.output(theta, x, y, s)
 	one := [1]float32{}
 	if i := (j - m.w2) / m.classes; j >= m.w2 {

@@ -2,7 +2,7 @@
 //
 // Parameters, features and gradients are float32, row-major and owned by the
 // caller; probabilities and losses are computed in float64. Nothing is
-// allocated per example: working memory is a Scratch, one per goroutine.
+// allocated per example: working memory is a workspace, one per goroutine.
 package model
 
 import (
@@ -40,12 +40,12 @@ type Model struct {
 // kind has the methods in which kinds of models differ. Model has checked the lengths of
 // theta, x, grad, and y.
 type kind interface {
-	// prepare adds to a Scratch what this kind needs besides logits and prob.
-	prepare(s *Scratch)
+	// prepare adds to a workspace what this kind needs besides logits and prob.
+	prepare(s *workspace)
 	// forward overwrites one logit per class. They are finite if theta and x are.
-	forward(theta, x, logits []float32, s *Scratch)
-	grad(theta, x []float32, y float64, grad []float32, s *Scratch) (loss float64)
-	gradCoord(theta, x []float32, y float64, j int, s *Scratch) (g float32, loss float64)
+	forward(theta, x, logits []float32, s *workspace)
+	grad(theta, x []float32, y float64, grad []float32, s *workspace) (loss float64)
+	gradCoord(theta, x []float32, y float64, j int, s *workspace) (g float32, loss float64)
 	// geometry is called on convex models only.
 	geometry(norm float64) (lipschitz, smoothness float64)
 }
@@ -54,8 +54,8 @@ func newModel(name string, inputs, classes int, l layout, k kind) *Model {
 	return &Model{Name: name, Params: l.params(), Inputs: inputs, Classes: classes, layout: l, kind: k}
 }
 
-// Scratch is a model's working memory; it belongs to one goroutine.
-type Scratch struct {
+// workspace is a model's working memory; it belongs to one goroutine.
+type workspace struct {
 	logits []float32 // one per class
 	prob   []float64 // one per class
 
@@ -64,16 +64,16 @@ type Scratch struct {
 }
 
 // NewScratch returns working memory for this model.
-func (m *Model) NewScratch() *Scratch {
-	s := &Scratch{logits: make([]float32, m.Classes), prob: make([]float64, m.Classes)}
+func (m *Model) NewScratch() *workspace {
+	s := &workspace{logits: make([]float32, m.Classes), prob: make([]float64, m.Classes)}
 	m.kind.prepare(s)
 	return s
 }
 
 // Grad overwrites grad with the gradient of one client's loss at theta and
 // returns that loss, in nats if there are classes. Both are finite whenever
-// theta and x are. A linear model needs no Scratch.
-func (m *Model) Grad(theta, x []float32, y float64, grad []float32, s *Scratch) (loss float64) {
+// theta and x are. A linear model needs no workspace.
+func (m *Model) Grad(theta, x []float32, y float64, grad []float32, s *workspace) (loss float64) {
 	m.check(theta, x, y)
 	if len(grad) != m.Params {
 		panic(fmt.Sprintf("model: %s: gradient of %d values, want %d", m.Name, len(grad), m.Params))
@@ -85,7 +85,7 @@ func (m *Model) Grad(theta, x []float32, y float64, grad []float32, s *Scratch) 
 // of a sum, and the loss, for less than the whole gradient costs. Both are
 // finite. A client whose report is about one random coordinate, clipped
 // coordinate-wise, needs no more.
-func (m *Model) GradCoord(theta, x []float32, y float64, j int, s *Scratch) (g float32, loss float64) {
+func (m *Model) GradCoord(theta, x []float32, y float64, j int, s *workspace) (g float32, loss float64) {
 	m.check(theta, x, y)
 	if j < 0 || j >= m.Params {
 		panic(fmt.Sprintf("model: %s: coordinate %d of %d", m.Name, j, m.Params))
@@ -96,7 +96,7 @@ func (m *Model) GradCoord(theta, x []float32, y float64, j int, s *Scratch) (g f
 // Predict overwrites prob, one value per class, with the probabilities that the model gives,
 // and returns the class with the largest score, the first if several are equal. A hinge loss
 // has no probabilities: only the class has a meaning.
-func (m *Model) Predict(theta, x []float32, prob []float64, s *Scratch) (class int) {
+func (m *Model) Predict(theta, x []float32, prob []float64, s *workspace) (class int) {
 	m.check(theta, x, 0)
 	if len(prob) != m.Classes || m.Classes == 0 {
 		panic(fmt.Sprintf("model: %s: %d probabilities of %d classes", m.Name, len(prob), m.Classes))

@@ -35,11 +35,11 @@ func NewSoftmax(inputs, classes int) (*Model, error) {
 	return m, nil
 }
 
-func (m *softmax) prepare(*Scratch) {}
+func (m *softmax) prepare(*workspace) {}
 
 // forward overwrites logits with Wᵀx + b, summed in float32. If that overflows, they are
 // summed in float64 and cut off at ±MaxFloat32.
-func (m *softmax) forward(theta, x, logits []float32, _ *Scratch) {
+func (m *softmax) forward(theta, x, logits []float32, _ *workspace) {
 	if m.classes == 10 {
 		scores10(theta, x, (*[10]float32)(logits))
 	} else {
@@ -108,7 +108,7 @@ func (m *softmax) wideForward(theta, x, logits []float32) {
 }
 
 // grad is (x, 1) ⊗ (p − e_y), p the softmax of the scores, and the loss −log p_y ≥ 0.
-func (m *softmax) grad(theta, x []float32, y float64, grad []float32, s *Scratch) (loss float64) {
+func (m *softmax) grad(theta, x []float32, y float64, grad []float32, s *workspace) (loss float64) {
 	m.forward(theta, x, s.logits, s)
 	e := s.logits
 	loss = residual(e, int(y), s.prob)
@@ -120,7 +120,7 @@ func (m *softmax) grad(theta, x []float32, y float64, grad []float32, s *Scratch
 	return loss
 }
 
-func (m *softmax) gradCoord(theta, x []float32, y float64, j int, s *Scratch) (g float32, loss float64) {
+func (m *softmax) gradCoord(theta, x []float32, y float64, j int, s *workspace) (g float32, loss float64) {
 	m.forward(theta, x, s.logits, s)
 	loss = residual(s.logits, int(y), s.prob)
 	g = s.logits[j%m.classes]

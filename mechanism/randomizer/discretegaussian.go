@@ -23,7 +23,7 @@ type DiscreteGaussianConfig struct {
 // random, without bias.
 //
 // It is not ε₀-LDP for any ε₀. So it has no Event and is no [Randomizer], and the compiler
-// refuses it where a pure guarantee is needed. Its guarantee is ZCDP.
+// refuses it where a pure guarantee is needed. Its guarantee is zcdp.
 //
 // Inputs outside the ball are scaled onto the sphere; NaN counts as 0 and ±Inf as the largest
 // float32. The estimate is unbiased, but for the cut at gaussianTail standard deviations;
@@ -119,14 +119,14 @@ func (m *DiscreteGaussian) checkLength(values []int32) error {
 	return nil
 }
 
-// ZCDP returns ρ such that one report is ρ-zero-concentrated private between any two inputs
+// zcdp returns ρ such that one report is ρ-zero-concentrated private between any two inputs
 // (replace-one, nats, rounded up): ρ = Δ²/(2σ²). Δ = 2(2^16+1)+√d steps bounds the distance
 // of two rounded inputs. It is the distance of the ends of a diameter, each lengthened by the
 // rounding of the scaling, plus less than one step on each coordinate for two roundings with
 // the same coins. The one step added to each radius covers the scaling, which lengthens a
 // vector by less than 2^−8 steps at d = 2^30, and the errors of the sums and roots here,
 // below 2^−20.
-func (m *DiscreteGaussian) ZCDP() float64 {
+func (m *DiscreteGaussian) zcdp() float64 {
 	delta := 2*(gaussianUnit+1) + math.Sqrt(float64(m.facts.Dim))
 	return roundUp(roundUp(delta*delta) / (2 * float64(m.variance)))
 }

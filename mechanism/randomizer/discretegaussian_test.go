@@ -40,8 +40,8 @@ func TestDiscreteGaussianZCDP(t *testing.T) {
 				b += math.Exp(-float64(k) * float64(k) / (2 * v))
 			}
 			d := (math.Log(a/b) - peak) / (order - 1)
-			if d > order*m.ZCDP() || d < .99*order*m.ZCDP() {
-				t.Errorf("sigma = %v, order %v: divergence %.9g, bound %.9g", sigma, order, d, order*m.ZCDP())
+			if d > order*m.zcdp() || d < .99*order*m.zcdp() {
+				t.Errorf("sigma = %v, order %v: divergence %.9g, bound %.9g", sigma, order, d, order*m.zcdp())
 			}
 		}
 	}
@@ -54,8 +54,8 @@ func TestZCDPCoversTheRounding(t *testing.T) {
 	for _, dim := range []int{1, 100, 4420, 1 << 20} {
 		m := must(NewDiscreteGaussian(DiscreteGaussianConfig{dim, 3, 1}))
 		far := 2*gaussianUnit + math.Sqrt(float64(dim))
-		if want := far * far / (2 * float64(m.variance)); !(m.ZCDP() >= want && m.ZCDP() <= want*1.0001) {
-			t.Errorf("d = %d: rho %.9g, the rounded inputs need %.9g", dim, m.ZCDP(), want)
+		if want := far * far / (2 * float64(m.variance)); !(m.zcdp() >= want && m.zcdp() <= want*1.0001) {
+			t.Errorf("d = %d: rho %.9g, the rounded inputs need %.9g", dim, m.zcdp(), want)
 		}
 	}
 }

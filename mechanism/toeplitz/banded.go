@@ -12,7 +12,7 @@ const mostWork = 1 << 24
 
 // Banded returns the strategy with at most `every` weights (and at most `rounds`) that has the least
 // rms error of `rounds` prefix sums at equal sensitivity, for clients that take part in one of any
-// `every` rounds: a local minimum that a fixed iteration from SquareRoot reaches, with weights
+// `every` rounds: a local minimum that a fixed iteration from squareRoot reaches, with weights
 // rounded to 2^-bits. It is valid for any other number of rounds too.
 //
 // The result is the same on every platform: the search adds, multiplies, divides and takes square

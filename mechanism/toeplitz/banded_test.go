@@ -34,9 +34,9 @@ func TestSameWeightsEverywhere(t *testing.T) {
 		{func() (Strategy, error) { return Banded(400, 20, 16) }, "20 weights 15debef6aa46438b"},
 		{func() (Strategy, error) { return Banded(2000, 50, 16) }, "50 weights 8e8cdfa4fd23b6ab"},
 		{func() (Strategy, error) { return Banded(300, 300, 16) }, "300 weights 86fc1e981ae01786"},
-		{func() (Strategy, error) { return Buffered(300, 300, 3, 16) }, "300 weights 10a0e34ba340d26b"},
-		{func() (Strategy, error) { return Buffered(2000, 50, 2, 16) }, "413 weights b340482b02954a13"},
-		{func() (Strategy, error) { return SquareRoot(1000, 16) }, "1000 weights 9755891924277876"},
+		{func() (Strategy, error) { return bufferedStrategy(300, 300, 3, 16) }, "300 weights 10a0e34ba340d26b"},
+		{func() (Strategy, error) { return bufferedStrategy(2000, 50, 2, 16) }, "413 weights b340482b02954a13"},
+		{func() (Strategy, error) { return squareRoot(1000, 16) }, "1000 weights 9755891924277876"},
 	} {
 		if s, err := c.make(); err != nil || digest(s) != c.want {
 			t.Errorf("%s, %v, want %s", digest(s), err, c.want)
@@ -88,7 +88,7 @@ func TestSearchesMinimiseTheError(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rms, _, err := s.Errors(rounds)
+		rms, _, err := s.errorsBy(rounds)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +113,7 @@ func TestBandedIsALocalMinimum(t *testing.T) {
 	var word [1]uint64
 	for _, c := range [][2]int64{{40, 4}, {40, 13}, {25, 25}, {200, 10}} {
 		error := func(s Strategy) float64 {
-			rms, _, err := s.Errors(c[0])
+			rms, _, err := s.errorsBy(c[0])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -124,7 +124,7 @@ func TestBandedIsALocalMinimum(t *testing.T) {
 			t.Fatal(err)
 		}
 		best := error(s)
-		root, err := SquareRoot(int(min(c[0], c[1])), 16)
+		root, err := squareRoot(int(min(c[0], c[1])), 16)
 		if err != nil || error(root) < best {
 			t.Errorf("T = %d, every %d: the square root has %v, the search %v, %v", c[0], c[1], error(root), best, err)
 		}
@@ -143,21 +143,21 @@ func TestBandedIsALocalMinimum(t *testing.T) {
 
 func TestConstructorsRefuse(t *testing.T) {
 	for name, f := range map[string]func() (Strategy, error){
-		"root of no band":   func() (Strategy, error) { return SquareRoot(0, 4) },
-		"root too long":     func() (Strategy, error) { return SquareRoot(MostWeights+1, 4) },
-		"root, bits":        func() (Strategy, error) { return SquareRoot(3, 17) },
-		"root, no bits":     func() (Strategy, error) { return SquareRoot(3, -1) },
+		"root of no band":   func() (Strategy, error) { return squareRoot(0, 4) },
+		"root too long":     func() (Strategy, error) { return squareRoot(MostWeights+1, 4) },
+		"root, bits":        func() (Strategy, error) { return squareRoot(3, 17) },
+		"root, no bits":     func() (Strategy, error) { return squareRoot(3, -1) },
 		"band, no rounds":   func() (Strategy, error) { return Banded(0, 3, 4) },
 		"band, every":       func() (Strategy, error) { return Banded(3, 0, 4) },
 		"band, work":        func() (Strategy, error) { return Banded(1<<24, 2, 4) },
 		"band, most work":   func() (Strategy, error) { return Banded(math.MaxInt64, math.MaxInt64, 4) },
 		"band, bits":        func() (Strategy, error) { return Banded(5, 3, 40) },
-		"buffers, rounds":   func() (Strategy, error) { return Buffered(1<<15+1, 3, 2, 4) },
-		"buffers, none":     func() (Strategy, error) { return Buffered(10, 3, 0, 4) },
-		"buffers, many":     func() (Strategy, error) { return Buffered(10, 3, MostBuffers+1, 4) },
-		"buffers, every":    func() (Strategy, error) { return Buffered(10, 0, 2, 4) },
-		"buffers, bits":     func() (Strategy, error) { return Buffered(10, 3, 2, -4) },
-		"buffers, negative": func() (Strategy, error) { return Buffered(-10, 3, 2, 4) },
+		"buffers, rounds":   func() (Strategy, error) { return bufferedStrategy(1<<15+1, 3, 2, 4) },
+		"buffers, none":     func() (Strategy, error) { return bufferedStrategy(10, 3, 0, 4) },
+		"buffers, many":     func() (Strategy, error) { return bufferedStrategy(10, 3, MostBuffers+1, 4) },
+		"buffers, every":    func() (Strategy, error) { return bufferedStrategy(10, 0, 2, 4) },
+		"buffers, bits":     func() (Strategy, error) { return bufferedStrategy(10, 3, 2, -4) },
+		"buffers, negative": func() (Strategy, error) { return bufferedStrategy(-10, 3, 2, 4) },
 	} {
 		if s, err := f(); err == nil {
 			t.Errorf("%s: %v", name, s)

@@ -38,7 +38,7 @@ func BenchmarkBanded(b *testing.B) {
 
 func BenchmarkBuffered(b *testing.B) {
 	for b.Loop() {
-		if _, err := Buffered(2000, 50, 3, 12); err != nil {
+		if _, err := bufferedStrategy(2000, 50, 3, 12); err != nil {
 			b.Fatal(err)
 		}
 	}

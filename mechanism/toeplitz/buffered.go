@@ -6,13 +6,13 @@ import (
 )
 
 const (
-	// MostBuffers bounds the buffers of Buffered.
+	// MostBuffers bounds the buffers of bufferedStrategy.
 	MostBuffers = 4
 	// mostBuffered bounds its rounds.
 	mostBuffered = 1 << 15
 )
 
-// Buffered returns a buffered linear Toeplitz strategy: c_k = Σ_i ω_i·λ_i^(k−1) for k ≥ 1, with so
+// bufferedStrategy returns a buffered linear Toeplitz strategy: c_k = Σ_i ω_i·λ_i^(k−1) for k ≥ 1, with so
 // many terms, as explicit weights for all rounds. Ω and λ are a local minimum of the rms error at
 // equal sensitivity, as in Banded, of a fixed iteration, the same on every platform.
 //
@@ -20,7 +20,7 @@ const (
 // integers modulo something and cannot be multiplied by λ, so here whoever makes rows holds every
 // round's sum, as with any other weights. At most 2^15 rounds. Source: Dvijotham, McMahan,
 // Pillutla, Steinke, Thakurta 2024 (arXiv:2404.16706); toeplitz.md, section 5.
-func Buffered(rounds, every int64, buffers, bits int) (Strategy, error) {
+func bufferedStrategy(rounds, every int64, buffers, bits int) (Strategy, error) {
 	if rounds < 1 || rounds > mostBuffered || every < 1 {
 		return Strategy{}, fmt.Errorf("toeplitz: rounds = %d must lie between 1 and %d, and every = %d be at least 1", rounds, mostBuffered, every)
 	}
@@ -34,7 +34,7 @@ func Buffered(rounds, every int64, buffers, bits int) (Strategy, error) {
 	return rounded(t.c, bits)
 }
 
-// blt is a strategy that Buffered tries. A search's numbers are z_0 … for ω_i = z_i²/(1+Σz²), then
+// blt is a strategy that bufferedStrategy tries. A search's numbers are z_0 … for ω_i = z_i²/(1+Σz²), then
 // as many for λ_i = z²/(1+z²): any z gives 1 ≥ c_1 ≥ c_2 ≥ … ≥ 0.
 type blt struct {
 	every         int64

@@ -15,14 +15,14 @@ const (
 // are taken for the last.
 const settled = 1e-14
 
-// Errors returns the standard deviation of a coordinate of the estimates of X_0 + … + X_t, t <
+// errorsBy returns the standard deviation of a coordinate of the estimates of X_0 + … + X_t, t <
 // rounds: the root of its mean square over rounds (rms), and the largest (most). The unit is one
 // coordinate of Z_t, times 2^-Bits. Both are norms of rows of A·C⁻¹, A the matrix of prefix sums.
 // No round is void. Relative error 1e-9.
 //
 // It is refused if it is too much work: rounds times weights are above 2^30 or so, and the rows do
 // not settle before (toeplitz.md, section 4).
-func (s Strategy) Errors(rounds int64) (rms, most float64, err error) {
+func (s Strategy) errorsBy(rounds int64) (rms, most float64, err error) {
 	if err := s.Validate(); err != nil {
 		return 0, 0, err
 	}
@@ -89,7 +89,7 @@ func spread(v []float64) float64 {
 // clients that take part in one of any `every` rounds: √(k(T+1)/2) over the rms error, and √(kT) over
 // the largest, k = ⌈T/every⌉ for T = rounds.
 func (s Strategy) Gain(rounds, every int64) (rms, most float64, err error) {
-	rms, most, err = s.Errors(rounds)
+	rms, most, err = s.errorsBy(rounds)
 	if err != nil {
 		return 0, 0, err
 	}

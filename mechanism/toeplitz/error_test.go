@@ -47,7 +47,7 @@ func TestErrorsByMatrices(t *testing.T) {
 				row += b * b
 			}
 			squares += row
-			rms, most, err := s.Errors(int64(rounds))
+			rms, most, err := s.errorsBy(int64(rounds))
 			if err != nil || math.Abs(rms/math.Sqrt(squares/float64(rounds))-1) > 1e-10 || math.Abs(most/math.Sqrt(row)-1) > 1e-10 {
 				t.Fatalf("%v: errors(%d) = %v, %v, %v, want %v, %v", s, rounds, rms, most, err, math.Sqrt(squares/float64(rounds)), math.Sqrt(row))
 			}
@@ -96,20 +96,20 @@ func TestErrorsOfManyRounds(t *testing.T) {
 			all += b[k] * b[k]
 			weighted += all
 		}
-		rms, most, err := s.Errors(rounds)
+		rms, most, err := s.errorsBy(rounds)
 		if err != nil || math.Abs(rms/math.Sqrt(weighted/rounds)-1) > 1e-9 || math.Abs(most/math.Sqrt(all)-1) > 1e-9 {
 			t.Errorf("%v: errors %v, %v, %v, want %v, %v", s, rms, most, err, math.Sqrt(weighted/rounds), math.Sqrt(all))
 		}
 	}
-	if rms, most, err := Identity(3).Errors(1 << 50); err != nil || math.Abs(most-1<<25) > 1e-3 || math.Abs(rms*math.Sqrt2/most-1) > 1e-9 {
+	if rms, most, err := Identity(3).errorsBy(1 << 50); err != nil || math.Abs(most-1<<25) > 1e-3 || math.Abs(rms*math.Sqrt2/most-1) > 1e-9 {
 		t.Errorf("independent noise: %v, %v, %v", rms, most, err)
 	}
 	// Equal weights renew at multiples of 3 for ever.
-	if _, _, err := (Strategy{Weights: []int64{1, 1, 1}}).Errors(1 << 40); err == nil {
+	if _, _, err := (Strategy{Weights: []int64{1, 1, 1}}).errorsBy(1 << 40); err == nil {
 		t.Error("errors that do not settle are given")
 	}
 	for _, r := range []int64{0, -1, math.MinInt64, math.MaxInt64} {
-		if _, _, err := Identity(3).Errors(r); err == nil {
+		if _, _, err := Identity(3).errorsBy(r); err == nil {
 			t.Errorf("errors of %d rounds", r)
 		}
 	}
@@ -127,7 +127,7 @@ func TestAgainstDenseOptimum(t *testing.T) {
 			t.Fatalf("T = %d, every %d: bounds %v and %v", rounds, every, g[2], g[3])
 		}
 		over := func(s Strategy) float64 {
-			rms, _, err := s.Errors(rounds)
+			rms, _, err := s.errorsBy(rounds)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -157,7 +157,7 @@ func TestAgainstDenseOptimum(t *testing.T) {
 		}
 		if rounds > 1 && rounds <= every {
 			for b := 1; b <= MostBuffers; b++ {
-				s, err := Buffered(rounds, every, b, 16)
+				s, err := bufferedStrategy(rounds, every, b, 16)
 				if v := over(s); err != nil || v > 1.2 || v < got*(1-1e-4) {
 					t.Errorf("T = %d, every %d, %d buffers: %.4f of the optimum, %v", rounds, every, b, v, err)
 				}

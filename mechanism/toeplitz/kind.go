@@ -12,8 +12,8 @@ type Kind string
 
 const (
 	Band        Kind = "banded"      // Banded; "" stands for it
-	Root        Kind = "square-root" // SquareRoot, cut to a band
-	Buffers     Kind = "buffered"    // Buffered
+	Root        Kind = "square-root" // squareRoot, cut to a band
+	Buffers     Kind = "buffered"    // bufferedStrategy
 	Independent Kind = "independent" // Identity
 )
 
@@ -78,9 +78,9 @@ func build(kind Kind, rounds, every int64) (Strategy, error) {
 	case Band, "":
 		return Banded(rounds, every, kindBits)
 	case Root:
-		return SquareRoot(int(min(rounds, every)), kindBits)
+		return squareRoot(int(min(rounds, every)), kindBits)
 	case Buffers:
-		return Buffered(rounds, every, kindBuffers, kindBits)
+		return bufferedStrategy(rounds, every, kindBuffers, kindBits)
 	case Independent:
 		return Identity(kindBits), nil
 	}

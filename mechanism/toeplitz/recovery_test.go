@@ -122,7 +122,7 @@ func TestErrorsByRecovery(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	buffered, err := Buffered(rounds, 8, 2, 10)
+	buffered, err := bufferedStrategy(rounds, 8, 2, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestErrorsByRecovery(t *testing.T) {
 			add(prefix, math.Ldexp(1/float64(sd), s.Bits), x)
 			variance := dot(prefix, prefix) / dim
 			squares += variance
-			rms, most, err := s.Errors(round + 1)
+			rms, most, err := s.errorsBy(round + 1)
 			if err != nil || math.Abs(variance/(most*most)-1) > .06 || math.Abs(squares/float64(round+1)/(rms*rms)-1) > .06 {
 				t.Errorf("%v, round %d: variance %v, mean %v; errors state %v and %v, %v", s, round, variance, squares/float64(round+1), most*most, rms*rms, err)
 			}

@@ -75,7 +75,7 @@ func TestNoPatternIsWorse(t *testing.T) {
 				}
 			})
 			for r, m := range alone {
-				if t0 := int64(r); s.Row(t0-t0%every, every) != m {
+				if t0 := int64(r); s.row(t0-t0%every, every) != m {
 					t.Fatalf("%v: row %d alone has up to %d, every %d", s, r, m, every)
 				}
 			}
@@ -292,7 +292,7 @@ func FuzzStrategy(f *testing.F) {
 		if before := s.Squared(rounds-1, every); !(got >= 1 && got <= math.MaxFloat64 && before <= got) {
 			t.Fatalf("%v: squared(%d, %d) = %v after %v", s, rounds, every, got, before)
 		}
-		if m := s.Row(rounds-1, every); m < 0 || s.Between(rounds-1, rounds, every) != math.Ldexp(square(m), -2*s.Bits) {
+		if m := s.row(rounds-1, every); m < 0 || s.Between(rounds-1, rounds, every) != math.Ldexp(square(m), -2*s.Bits) {
 			t.Fatalf("%v: row(%d, %d) = %d, and it adds %v", s, rounds-1, every, m, s.Between(rounds-1, rounds, every))
 		}
 	})

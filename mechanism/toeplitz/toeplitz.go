@@ -1,7 +1,7 @@
 // Package toeplitz holds strategies of the matrix mechanism for sums over rounds: noise that is
 // correlated between rounds, so that a model that adds up all rounds has less of it.
 //
-//	Identity, SquareRoot, Banded, Buffered → Strategy    integer weights w_0 ≥ w_1 ≥ … ≥ 0
+//	Identity, squareRoot, Banded, bufferedStrategy → Strategy    integer weights w_0 ≥ w_1 ≥ … ≥ 0
 //	Strategy.Squared, Between                            what the rounds cost
 //	Strategy.Errors, Gain                                what they are worth
 //	NewRecovery → Recovery.Recover                       rounds' sums from what was released
@@ -56,11 +56,11 @@ func (s Strategy) Validate() error {
 	return nil
 }
 
-// Row returns m_t = Σ w_{t−j·every}, over j ≥ 0 with j·every ≤ t: what a client of length 1 adds to
+// row returns m_t = Σ w_{t−j·every}, over j ≥ 0 with j·every ≤ t: what a client of length 1 adds to
 // round t if it takes part in rounds 0, every, 2·every and so on, in units of 2^-Bits. That is the
 // worst pattern for the sum of squares over rounds 0 to t. In round t alone a client may add more,
 // up to Row(t − t%every, every). A t below 0 gives 0; an invalid strategy, or every below 1, MaxInt64.
-func (s Strategy) Row(t, every int64) int64 {
+func (s Strategy) row(t, every int64) int64 {
 	if s.Validate() != nil || every < 1 {
 		return math.MaxInt64
 	}
@@ -143,10 +143,10 @@ func Identity(bits int) Strategy {
 	return Strategy{Bits: bits, Weights: []int64{1 << max(0, min(bits, MostBits))}}
 }
 
-// SquareRoot returns the first `band` coefficients of (1−x)^(−1/2), the square root of the matrix of
+// squareRoot returns the first `band` coefficients of (1−x)^(−1/2), the square root of the matrix of
 // prefix sums: c_k = c_{k−1}·(2k−1)/(2k). Fichtenberger, Henzinger, Upadhyay 2022
 // (arXiv:2202.11205); banded, Kalinin and Lampert 2024 (arXiv:2405.13763).
-func SquareRoot(band, bits int) (Strategy, error) {
+func squareRoot(band, bits int) (Strategy, error) {
 	if band < 1 || band > MostWeights {
 		return Strategy{}, fmt.Errorf("toeplitz: band = %d must lie between 1 and %d", band, MostWeights)
 	}

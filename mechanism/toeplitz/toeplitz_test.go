@@ -11,7 +11,7 @@ func strategies(t testing.TB) []Strategy {
 	t.Helper()
 	out := []Strategy{Identity(0), Identity(3), {Bits: 1, Weights: []int64{2, 1}}, {Bits: 0, Weights: []int64{1, 1, 1}}, {Bits: 2, Weights: []int64{4, 4, 1, 1, 0, 0}}}
 	for _, band := range []int{1, 2, 5, 12} {
-		s, err := SquareRoot(band, 6)
+		s, err := squareRoot(band, 6)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +42,7 @@ func TestSquaredByItsDefinition(t *testing.T) {
 						m += s.Weights[rounds-at]
 					}
 				}
-				if got := s.Row(rounds, every); got != m {
+				if got := s.row(rounds, every); got != m {
 					t.Fatalf("%v: row(%d, %d) = %d, want %d", s, rounds, every, got, m)
 				}
 				sum.Add(&sum, big.NewInt(m*m))
@@ -65,10 +65,10 @@ func TestInvalidStrategiesAreNoBound(t *testing.T) {
 		if got := s.Squared(5, 2); !math.IsInf(got, 1) {
 			t.Errorf("%v: squared = %v", s, got)
 		}
-		if _, _, err := s.Errors(5); err == nil {
+		if _, _, err := s.errorsBy(5); err == nil {
 			t.Errorf("%v has errors", s)
 		}
-		if got := s.Row(0, 1); got != math.MaxInt64 {
+		if got := s.row(0, 1); got != math.MaxInt64 {
 			t.Errorf("%v: row = %v", s, got)
 		}
 		if _, err := NewRecovery(s, 1); err == nil {

@@ -20,8 +20,8 @@ var page embed.FS
 // policy lets the page run its own files and the client, and ask any service of the demonstration.
 const policy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; style-src 'self'; img-src data:; connect-src 'self' https://127.0.0.1:*; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// Visit is what a page asks of the demonstration that serves it.
-type Visit interface {
+// visited is what a page asks of the demonstration that serves it.
+type visited interface {
 	// Demo returns what the page has to know now, which is written as JSON.
 	Demo() any
 	// Enrol enrols a tab's key, given as its public line. The same line again is no error.
@@ -37,7 +37,7 @@ const maxBody = 4 << 10
 // Handler serves the page on loopback at origin, with the files of the npm package. It refuses requests
 // to any other host, and those of other pages but a link: a web site whose name was made to point here can
 // neither read the page nor enrol itself.
-func Handler(origin string, client fs.FS, v Visit) http.Handler {
+func Handler(origin string, client fs.FS, v visited) http.Handler {
 	own, err := fs.Sub(page, "page")
 	if err != nil {
 		panic(err) // the name is constant

@@ -13,20 +13,20 @@ import (
 // ErrMalformed is wrapped by every error of a decoder.
 var ErrMalformed = errors.New("bhttp: malformed message")
 
-// Field is one line of a header.
-type Field struct{ Name, Value string }
+// headerField is one line of a header.
+type headerField struct{ Name, Value string }
 
 // Request is a request.
 type Request struct {
 	Method, Scheme, Authority, Path string
-	Header                          []Field
+	Header                          []headerField
 	Body                            []byte
 }
 
 // Response is a final answer.
 type Response struct {
 	Status int
-	Header []Field
+	Header []headerField
 	Body   []byte
 }
 
@@ -56,7 +56,7 @@ func (m *Response) Append(b []byte, size int) []byte {
 	return end(b, start, m.Header, m.Body, size)
 }
 
-func end(b []byte, start int, header []Field, body []byte, size int) []byte {
+func end(b []byte, start int, header []headerField, body []byte, size int) []byte {
 	var fields []byte
 	for _, f := range header {
 		fields = text(text(fields, f.Name), f.Value)
@@ -157,13 +157,13 @@ func (r *reader) blob() []byte {
 }
 
 // end reads header, body, trailers and padding. Empty ones at the end may be left out.
-func (r *reader) end() (header []Field, body []byte) {
+func (r *reader) end() (header []headerField, body []byte) {
 	if r.err != nil || len(r.b) == 0 {
 		return nil, nil
 	}
 	fields := reader{b: r.blob()}
 	for r.err == nil && len(fields.b) > 0 {
-		f := Field{string(fields.blob()), string(fields.blob())}
+		f := headerField{string(fields.blob()), string(fields.blob())}
 		if header = append(header, f); fields.err != nil || len(header) > maxFields {
 			r.fail("%d lines of a header, the last broken or too many", len(header))
 		}

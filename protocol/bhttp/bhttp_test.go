@@ -21,7 +21,7 @@ func unhex(t testing.TB, s string) []byte {
 // Messages of RFC 9292, section 5.1, and RFC 9458, appendix A.
 func TestVectors(t *testing.T) {
 	one := unhex(t, "0003474554056874747073000a2f68656c6c6f2e747874406c0a757365722d6167656e74346375726c2f372e31362e33206c69626375726c2f372e31362e33204f70656e53534c2f302e392e376c207a6c69622f312e322e3304686f73740f7777772e6578616d706c652e636f6d0f6163636570742d6c616e677561676506656e2c206d690000")
-	want := Request{Method: "GET", Scheme: "https", Path: "/hello.txt", Header: []Field{
+	want := Request{Method: "GET", Scheme: "https", Path: "/hello.txt", Header: []headerField{
 		{"user-agent", "curl/7.16.3 libcurl/7.16.3 OpenSSL/0.9.7l zlib/1.2.3"}, {"host", "www.example.com"}, {"accept-language", "en, mi"}}, Body: []byte{}}
 	m, err := DecodeRequest(one)
 	if err != nil || !reflect.DeepEqual(m, want) {
@@ -42,7 +42,7 @@ func TestVectors(t *testing.T) {
 
 func TestRoundTrip(t *testing.T) {
 	for _, n := range []int{0, 1, 63, 64, 16383, 16384, 1 << 17} {
-		q := Request{Method: "POST", Scheme: "https", Path: "/v1/report", Header: []Field{{"a", strings.Repeat("b", 100)}}, Body: bytes.Repeat([]byte{7}, n)}
+		q := Request{Method: "POST", Scheme: "https", Path: "/v1/report", Header: []headerField{{"a", strings.Repeat("b", 100)}}, Body: bytes.Repeat([]byte{7}, n)}
 		b := q.Append([]byte("x"), n+500)
 		if len(b) != n+501 {
 			t.Errorf("%d bytes, want %d", len(b)-1, n+500)
@@ -50,7 +50,7 @@ func TestRoundTrip(t *testing.T) {
 		if got, err := DecodeRequest(b[1:]); err != nil || !reflect.DeepEqual(got, q) {
 			t.Errorf("%d bytes: %v", n, err)
 		}
-		a := Response{Status: 204, Header: []Field{{"etag", "1"}}, Body: bytes.Repeat([]byte{7}, n)}
+		a := Response{Status: 204, Header: []headerField{{"etag", "1"}}, Body: bytes.Repeat([]byte{7}, n)}
 		if got, err := DecodeResponse(a.Append(nil, n+64)); err != nil || !reflect.DeepEqual(got, a) {
 			t.Errorf("%d bytes: %v", n, err)
 		}
@@ -74,7 +74,7 @@ func TestRefused(t *testing.T) {
 }
 
 func FuzzRequest(f *testing.F) {
-	f.Add((&Request{Method: "POST", Scheme: "https", Path: "/v1/ask", Header: []Field{{"a", "b"}}, Body: []byte("body")}).Append(nil, 100))
+	f.Add((&Request{Method: "POST", Scheme: "https", Path: "/v1/ask", Header: []headerField{{"a", "b"}}, Body: []byte("body")}).Append(nil, 100))
 	f.Add([]byte{1, 0x40, 0xc8, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if m, err := DecodeRequest(b); err == nil {

@@ -12,11 +12,11 @@ import (
 
 // History is the record of one client's reports, as far as it limits further reports.
 type History struct {
-	Tasks []*Spent // few, in the order of their first round
+	Tasks []*spentOn // few, in the order of their first round
 }
 
-// Spent is the record of one client's reports in one task.
-type Spent struct {
+// spentOn is the record of one client's reports in one task.
+type spentOn struct {
 	Task [32]byte
 	// Round is the last round that was decided, by a report or a coin; of a task with Every the last
 	// with a report.
@@ -27,7 +27,7 @@ type Spent struct {
 }
 
 // Of returns the record of a task; nil if no round of the task was ever decided.
-func (h *History) Of(task [32]byte) *Spent {
+func (h *History) Of(task [32]byte) *spentOn {
 	for _, s := range h.Tasks {
 		if s.Task == task {
 			return s
@@ -47,10 +47,10 @@ func (h *History) Messages() (n int64) {
 }
 
 // Decide records that a round was decided, whatever the decision was.
-func (h *History) Decide(task [32]byte, round int64, announcement [32]byte) *Spent {
+func (h *History) Decide(task [32]byte, round int64, announcement [32]byte) *spentOn {
 	s := h.Of(task)
 	if s == nil {
-		s = &Spent{Task: task}
+		s = &spentOn{Task: task}
 		h.Tasks = append(h.Tasks, s)
 	}
 	s.Round, s.Announcement = round, announcement
@@ -58,7 +58,7 @@ func (h *History) Decide(task [32]byte, round int64, announcement [32]byte) *Spe
 }
 
 // Charge counts messages of one kind: a report has one, or several.
-func (s *Spent) Charge(r dp.Round, times int64, tail float64) {
+func (s *spentOn) Charge(r dp.Round, times int64, tail float64) {
 	s.Tail = math.Max(s.Tail, tail)
 	for i := range s.Charges {
 		if s.Charges[i].Event == dp.Event(r) {
@@ -70,8 +70,8 @@ func (s *Spent) Charge(r dp.Round, times int64, tail float64) {
 }
 
 // with returns s plus so many more messages; s does not change.
-func (s *Spent) with(r dp.Round, times int64, tail float64) *Spent {
-	out := &Spent{}
+func (s *spentOn) with(r dp.Round, times int64, tail float64) *spentOn {
+	out := &spentOn{}
 	if s != nil {
 		out.Task, out.Tail = s.Task, s.Tail
 		out.Charges = append(out.Charges, s.Charges...)
@@ -81,7 +81,7 @@ func (s *Spent) with(r dp.Round, times int64, tail float64) *Spent {
 }
 
 // local returns the sum of ε₀ over all messages; +Inf if one has none.
-func (s *Spent) local() float64 {
+func (s *spentOn) local() float64 {
 	var sum float64
 	for _, c := range s.Charges {
 		r := c.Event.(dp.Round)
@@ -107,7 +107,7 @@ const counterLimit = 1 << 16
 
 // eps returns the ε of one task at delta; +Inf if the tails use up delta, or if the ε is above the
 // largest for which the tails of a sum with proofs hold.
-func (c *Counter) eps(s *Spent, delta float64) (float64, error) {
+func (c *Counter) eps(s *spentOn, delta float64) (float64, error) {
 	if len(s.Charges) == 0 {
 		return 0, nil
 	}

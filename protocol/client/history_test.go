@@ -61,7 +61,7 @@ func TestTasksShareDelta(t *testing.T) {
 		t.Error("a question was asked twice")
 	}
 	// Tails of a sum are taken off, and what leaves nothing is without a bound.
-	s := &Spent{Tail: 1e-6}
+	s := &spentOn{Tail: 1e-6}
 	s.Charge(charge, 1, 0)
 	if eps, err := c.eps(s, 1e-6); err != nil || !math.IsInf(eps, 1) {
 		t.Errorf("epsilon %v, %v without a delta", eps, err)

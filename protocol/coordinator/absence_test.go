@@ -340,35 +340,6 @@ func TestChargesDoNotFollowWhoCame(t *testing.T) {
 	}
 }
 
-// A roster that shrinks below what the first round counted on ends the credit for chance.
-func TestARosterMustNotShrinkBelowTheFirst(t *testing.T) {
-	b := &book{}
-	c := config(t, b)
-	c.Population, c.MinReports, c.Participation, c.Sample = 100, 20, dp.Sampled, 30
-	for _, x := range []struct {
-		n  int64
-		ok bool
-	}{{100, true}, {150, true}, {99, false}} {
-		c.Population = x.n
-		pure, err := New(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pure.Round = int64(len(b.charged))
-		entry, _, err := pure.Planned()
-		if (err == nil) != x.ok || x.ok && entry.Event.Population != 100 {
-			t.Errorf("n = %d: %+v, %v", x.n, entry, err)
-		}
-		if x.ok {
-			done := batch(pure.Round+1, 0).Closed()
-			done.Reports = 25
-			if err := pure.Receive(t.Context(), done); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-}
-
 // A client counts its own reports as all of n-min, whatever the roster does: given that its report
 // is in a round.
 func TestClientsChargeCoversAbsence(t *testing.T) {

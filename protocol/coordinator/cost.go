@@ -48,7 +48,8 @@ func (c *Coordinator) cost(b wire.RoundClosed) (entry ledger.Entry, charged bool
 // task's terms alone, never on who came: somebody may choose upon releases who stays away, and so how many come. The
 // reports that hide each other are n-min less those of colluders; more hide better.
 //
-// With participation once a client is in one block of an epoch. The epoch's first round pays for all its blocks.
+// With participation once a client is in one block of an epoch. The epoch's first round pays for all its blocks. With participation
+// sampled the roster must stay, or MinClients be set: Population would follow from releases.
 func (c Config) Event() (dp.Round, error) {
 	sure := c.MinReports - c.Fewer()
 	if c.Participation == dp.Once {
@@ -110,19 +111,7 @@ func (c *Coordinator) event() (e dp.Round, err error) {
 		report, err := m.Charged(c.lastCharged(), c.Round+1, c.config.Every)
 		return dp.Round{Report: report, Trust: c.config.Trust, Participation: dp.All, Population: c.config.MinReports}, err
 	}
-	if e, err = c.config.Event(); err != nil || e.Least == 0 {
-		return e, err
-	}
-	if charged := c.config.Ledger.Entries(); len(charged) > 0 {
-		// A roster may change upon releases, and the composition is for rounds that are fixed beforehand. More clients
-		// than in the first round cost no more: attendance.md.
-		counted := charged[0].Event.Population
-		if e.Population < counted {
-			return e, fmt.Errorf("%d clients, and the first round counted on %d", e.Population, counted)
-		}
-		e.Population = counted
-	}
-	return e, nil
+	return c.config.Event()
 }
 
 // lastCharged returns the last round in the ledger before the coming one; 0 if there is none.

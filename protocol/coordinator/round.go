@@ -64,7 +64,7 @@ type Config struct {
 	Participation dp.Participation
 	Population    int64 // n, including Colluders
 	// MinClients is the number of clients by which every round of the task is charged, whatever n
-	// it has, if the roster may change: absence.md. 0: that of the first round, and later ones must not have fewer.
+	// it has, if the roster may change: absence.md. 0: the roster stays.
 	MinClients int64
 	Sample     int64
 	Gamma      float64

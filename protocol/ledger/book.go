@@ -237,7 +237,7 @@ func (b *Book) Spent() (dp.Bound, error) {
 			return all, nil
 		}
 		if a.part == nil || a.part.entries != len(a.entries) {
-			one, err := b.total.config.eps(a.history, count{share: 1. / MaxParts})
+			one, err := b.total.config.eps(a.history, count{share: (1 - adaptiveShare) / MaxParts})
 			if err != nil {
 				return all, err
 			}
@@ -248,7 +248,7 @@ func (b *Book) Spent() (dp.Bound, error) {
 		}
 	}
 	all.Eps, all.Order, all.Method = sum*(1+MaxParts*0x1p-52), 0, "tasks-basic"
-	all.Source = fmt.Sprintf("basic composition of %d tasks, each at delta/%d by its own bound (protocol/ledger/adaptive.md, section 7)", tasks, MaxParts)
+	all.Source = fmt.Sprintf("basic composition of %d tasks, each at delta/%d by its own bound, if none was ended upon what was released (protocol/ledger/adaptive.md, section 7)", tasks, MaxParts)
 	return all, nil
 }
 

@@ -34,7 +34,7 @@ func TestSeveralSmallTasksShowTheirSum(t *testing.T) {
 	}
 	charge(1)
 	charge(2)
-	one, err := limit.eps(event, count{share: 1. / MaxParts})
+	one, err := limit.eps(event, count{share: (1 - adaptiveShare) / MaxParts})
 	if err != nil {
 		t.Fatal(err)
 	}

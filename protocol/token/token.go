@@ -170,18 +170,20 @@ func (r *Round) Fewest() int64 {
 	return int64(fewest)
 }
 
-// Pending is a client's tokens of an epoch, before and while they are signed. All of it follows
+// pendingTokens is a client's tokens of an epoch, before and while they are signed. All of it follows
 // from a secret seed, so a client that keeps the seed asks for the same signatures again.
-type Pending struct {
+type pendingTokens struct {
 	keys *Keys
 	task [32]byte
 	seed [32]byte
 }
 
 // NewPending returns the tokens of a task that follow from a seed of random bytes.
-func NewPending(k *Keys, task [32]byte, seed [32]byte) *Pending { return &Pending{k, task, seed} }
+func NewPending(k *Keys, task [32]byte, seed [32]byte) *pendingTokens {
+	return &pendingTokens{k, task, seed}
+}
 
-func (p *Pending) blind(place int) (nonce, blinded []byte, c blindrsa.Client, s blindrsa.State, err error) {
+func (p *pendingTokens) blind(place int) (nonce, blinded []byte, c blindrsa.Client, s blindrsa.State, err error) {
 	random := sha3.NewSHAKE256()
 	random.Write([]byte("riffle/1 token seed\x00"))
 	random.Write(p.seed[:])
@@ -200,7 +202,7 @@ func (p *Pending) blind(place int) (nonce, blinded []byte, c blindrsa.Client, s 
 
 // Request returns the request for the tokens from place first on, at most wire.MaxGrant, and the
 // blinded messages that follow it.
-func (p *Pending) Request(client wire.ID, first int) (wire.TokenRequest, []byte, error) {
+func (p *pendingTokens) Request(client wire.ID, first int) (wire.TokenRequest, []byte, error) {
 	count := min(len(p.keys.public)-first, wire.MaxGrant)
 	if first < 0 || count < 1 {
 		return wire.TokenRequest{}, nil, fmt.Errorf("token: no tokens from %d on", first)
@@ -219,7 +221,7 @@ func (p *Pending) Request(client wire.ID, first int) (wire.TokenRequest, []byte,
 
 // Finish appends to tokens those that the registrar's answer to Request makes. It refuses an
 // answer of which one signature is wrong.
-func (p *Pending) Finish(tokens []byte, first int, answer []byte) ([]byte, error) {
+func (p *pendingTokens) Finish(tokens []byte, first int, answer []byte) ([]byte, error) {
 	count := len(answer) / wire.TokenModulus
 	if first < 0 || len(answer)%wire.TokenModulus != 0 || count != min(len(p.keys.public)-first, wire.MaxGrant) {
 		return nil, fmt.Errorf("token: an answer of %d bytes to a request from %d", len(answer), first)
@@ -235,7 +237,7 @@ func (p *Pending) Finish(tokens []byte, first int, answer []byte) ([]byte, error
 }
 
 // FinishOne is Finish for the token at a place and its blind signature.
-func (p *Pending) FinishOne(place int, signed []byte) ([]byte, error) {
+func (p *pendingTokens) FinishOne(place int, signed []byte) ([]byte, error) {
 	nonce, _, c, s, err := p.blind(place)
 	if err != nil {
 		return nil, fmt.Errorf("token: %w", err)

@@ -72,8 +72,8 @@ func CheckReceipts(b []byte) error {
 	return nil
 }
 
-// ReceiptReader checks a list that arrives in pieces against its head. It holds none of it.
-type ReceiptReader struct {
+// receiptReader checks a list that arrives in pieces against its head. It holds none of it.
+type receiptReader struct {
 	head Receipts
 	sum  interface {
 		io.Writer
@@ -84,12 +84,12 @@ type ReceiptReader struct {
 }
 
 // NewReceiptReader returns a reader of the list under a head.
-func NewReceiptReader(head Receipts) *ReceiptReader {
-	return &ReceiptReader{head: head, sum: sha256.New()}
+func NewReceiptReader(head Receipts) *receiptReader {
+	return &receiptReader{head: head, sum: sha256.New()}
 }
 
 // Add reads the next piece, whole receipts, and calls see for each.
-func (r *ReceiptReader) Add(piece []byte, see func(receipt ID, whole bool)) error {
+func (r *receiptReader) Add(piece []byte, see func(receipt ID, whole bool)) error {
 	if len(piece)%len(ID{}) != 0 {
 		return fmt.Errorf("%w: %d bytes of receipts", ErrMalformed, len(piece))
 	}
@@ -110,7 +110,7 @@ func (r *ReceiptReader) Add(piece []byte, see func(receipt ID, whole bool)) erro
 }
 
 // Close returns an error unless the whole list was read, and is the one that the head names.
-func (r *ReceiptReader) Close() error {
+func (r *receiptReader) Close() error {
 	switch {
 	case r.seen != r.head.Len():
 		return fmt.Errorf("%w: %d receipts, the signed head has %d", ErrMalformed, r.seen, r.head.Len())

@@ -111,6 +111,9 @@ func NewTask(ctx context.Context, name string, c Config, e Enrolled) (*Setup, er
 func (c *Config) counted(enrolled int64) error {
 	switch {
 	case c.MinClients == 0 && c.MaxClients == 0:
+		if c.Participation == dp.Sampled {
+			c.MinClients = enrolled // k of n is charged for the n that stands in the task
+		}
 		return nil
 	case c.MinClients == 0:
 		return inputError("max-clients = %d goes with min-clients", c.MaxClients)

@@ -31,13 +31,13 @@ type Findings struct {
 	Unfit  int64 `json:"unfit"`
 	Untold int64 `json:"untold"`
 	// Last lists what was wrong last, no more than mostFindings.
-	Last []Finding `json:"last,omitempty"`
+	Last []finding `json:"last,omitempty"`
 	// Done lists the announcements of rounds that are compared and whose file may still be there.
 	Done []string `json:"done,omitempty"`
 }
 
-// Finding is one round in which something was wrong.
-type Finding struct {
+// finding is one round in which something was wrong.
+type finding struct {
 	Task   string `json:"task"` // hex
 	Round  int64  `json:"round"`
 	What   string `json:"what"` // Missing, Half, Unfit or Untold

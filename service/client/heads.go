@@ -7,11 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
+
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
@@ -66,7 +67,7 @@ func openHeads(s Store) (*heads, error) {
 // ReadHead returns the furthest head of a coordinator's ledger that clients were told, from a copy of their
 // directory's file heads.
 func ReadHead(path string, p wire.ID, coordinator ed25519.PublicKey) (wire.Head, error) {
-	b, err := os.ReadFile(path)
+	b, err := durable.ReadFile(path)
 	if err != nil {
 		return wire.Head{}, fmt.Errorf("client: %w", err)
 	}

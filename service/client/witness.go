@@ -234,7 +234,7 @@ type result struct {
 func (r *watched) note(x *result, what string, err error) {
 	x.notices = append(x.notices, Notice{What: what, Task: r.ann.Task, Round: r.ann.Round, Err: err})
 	if err != nil {
-		x.Last = append(x.Last, Finding{fmt.Sprintf("%x", r.ann.Task), r.ann.Round, what, err.Error()})
+		x.Last = append(x.Last, finding{fmt.Sprintf("%x", r.ann.Task), r.ann.Round, what, err.Error()})
 	}
 }
 

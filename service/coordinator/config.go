@@ -312,6 +312,8 @@ func (s *Service) checkedRunner(t Job) (*runner, error) {
 		return fail("participation once needs a block size")
 	}
 	switch least := w.MinClients; {
+	case least == 0 && w.Participation == dp.Sampled && !t.Declinable:
+		return fail("participation sampled needs min-clients, on which the charge of k of n counts")
 	case least == 0:
 	case least < w.MinReports || w.Participation == dp.Sampled && least < t.Sample || w.Participation == dp.Once && least < t.BlockSize:
 		return fail("min-clients = %d must be at least n-min = %d, k and a block", least, w.MinReports)

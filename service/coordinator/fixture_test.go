@@ -184,6 +184,9 @@ func newWorld(t testing.TB, trust dp.Trust, participation dp.Participation, opti
 	for _, o := range options {
 		o(w)
 	}
+	if participation == dp.Sampled && !w.config.Declinable && w.task.MinClients == 0 {
+		w.task.MinClients = w.n
+	}
 	var err error
 	if w.mech, err = mechanism.New(w.task.Mechanism); err != nil {
 		t.Fatal(err)

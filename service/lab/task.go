@@ -95,6 +95,9 @@ func (l *Lab) makeTask() {
 	if l.c.Task != nil {
 		l.c.Task(&l.Task)
 	}
+	if l.Task.Participation == dp.Sampled && l.Task.MinClients == 0 {
+		l.Task.MinClients = int64(l.c.Clients)
+	}
 	m, err := mechanism.New(l.Task.Mechanism)
 	l.must(err)
 	l.job = coordinator.Job{Report: m.Event(), Round: time.Hour, Budget: ledger.Config{Accountant: accountant, Delta: l.Task.Delta, Tail: vecsum.TailShare, MaxEps: mechanism.MostEps},

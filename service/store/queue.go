@@ -19,7 +19,7 @@ import (
 // given up, and its result says so.
 //
 // A queue q of the domain d owns the streams d_work_q (items, each until it is done) and d_done_q
-// (results, each until Purge, a week at most). A worker needs no more of the broker than PermittedSubjects names.
+// (results, each until Purge, a week at most). A worker needs no more of the broker than permittedSubjects names.
 type Queue struct {
 	s    *Store
 	name string
@@ -111,12 +111,12 @@ func DialQueue(ctx context.Context, c Config, name string) (*Queue, error) {
 // Close ends the connection of DialQueue.
 func (q *Queue) Close() error { return q.s.Close() }
 
-// PermittedSubjects returns the subjects that a worker of a domain's queue must be allowed to publish
+// permittedSubjects returns the subjects that a worker of a domain's queue must be allowed to publish
 // to, with api the prefix of Config.API. It subscribes to "_INBOX.>" only. Its user must be in an account of
 // its own, to which the store's account exports these subjects as services: in the store's account it
 // would read all answers to the coordinator, and no permission holds for the subject of a reply, so it could
 // have the broker write answers into the ledger, or send them to the API that deletes it.
-func PermittedSubjects(domain, queue, api string) []string {
+func permittedSubjects(domain, queue, api string) []string {
 	q := &Queue{s: &Store{config: Config{Domain: domain}}, name: queue}
 	return []string{
 		fmt.Sprintf("%s.CONSUMER.INFO.%s.%s", api, q.workStream(), workers),

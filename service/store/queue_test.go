@@ -224,7 +224,7 @@ accounts: {
 func TestQueueWorkersPermissions(t *testing.T) {
 	longtest.Only(t, "waits for seconds of the clock")
 	own, worker := &server.User{Username: "coordinator", Password: "c"}, &server.User{Username: "worker", Password: "w"}
-	file, allowed := filepath.Join(t.TempDir(), "nats.conf"), PermittedSubjects("coordinator", "opening", "riffle.api")
+	file, allowed := filepath.Join(t.TempDir(), "nats.conf"), permittedSubjects("coordinator", "opening", "riffle.api")
 	must(t, os.WriteFile(file, fmt.Appendf(nil, accounts, t.TempDir(), `"`+strings.Join(allowed, `", "`)+`"`), 0o600))
 	options, err := server.ProcessConfigFile(file)
 	must(t, err)

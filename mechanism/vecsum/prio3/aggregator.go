@@ -213,10 +213,10 @@ func (a *Aggregator) abandon(prep []byte) error {
 	return nil
 }
 
-// Reports returns the number of reports added so far and a digest of their ids. Aggregators
+// counted returns the number of reports added so far and a digest of their ids. Aggregators
 // compare them before they close: if a lost message made one add a report that the other did
 // not, both sums are useless.
-func (a *Aggregator) Reports() (clients int64, digest [32]byte) {
+func (a *Aggregator) counted() (clients int64, digest [32]byte) {
 	ids := slices.Clone(a.accepted)
 	slices.SortFunc(ids, func(x, y sumvec.Nonce) int { return bytes.Compare(x[:], y[:]) })
 	h := sha256.New()
@@ -235,7 +235,7 @@ func (a *Aggregator) Close() ([]byte, error) {
 		return nil, errClosed
 	}
 	s := a.shares
-	clients, digest := a.Reports()
+	clients, digest := a.counted()
 	if err := s.params.CheckCohort(clients); err != nil {
 		return nil, err
 	}

@@ -284,7 +284,7 @@ func lateProof(t *testing.T, recommit bool) {
 		t.Errorf("aggregator 0: %v", err)
 	}
 	for i, a := range all {
-		if n, _ := a.Reports(); n != 0 {
+		if n, _ := a.counted(); n != 0 {
 			t.Errorf("aggregator %d took a count of %d, M = %d", i, count, s.max)
 		}
 	}

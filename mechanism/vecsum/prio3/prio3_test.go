@@ -249,8 +249,8 @@ func TestOutOfRangeIsRefused(t *testing.T) {
 
 func closeAll(t testing.TB, s *Shares, all [2]*Aggregator) ([]int64, int64, error) {
 	t.Helper()
-	n, digest := all[0].Reports()
-	if m, other := all[1].Reports(); m != n || other != digest {
+	n, digest := all[0].counted()
+	if m, other := all[1].counted(); m != n || other != digest {
 		t.Errorf("the aggregators accepted %d and %d reports", n, m)
 	}
 	var partials [2][]byte
@@ -283,7 +283,7 @@ func TestTamperedMessages(t *testing.T) {
 			ms[half][at] ^= 1 << (at % 8)
 			all := pair(t, s)
 			for i, err := range run(t, all, ms) {
-				if n, _ := all[i].Reports(); n != 0 {
+				if n, _ := all[i].counted(); n != 0 {
 					t.Fatalf("report %d with byte %d flipped was accepted by %d (%v)", half, at, i, err)
 				}
 			}
@@ -380,7 +380,7 @@ func TestWrongMessages(t *testing.T) {
 			t.Errorf("%s as preparation: %v", what, err)
 		}
 	}
-	if n, _ := all[0].Reports(); n != 1 || all[0].Refused != 1 {
+	if n, _ := all[0].counted(); n != 1 || all[0].Refused != 1 {
 		t.Errorf("%d accepted and %d refused, want one each", n, all[0].Refused)
 	}
 }
