@@ -32,7 +32,7 @@ func ExamplePlan() {
 		return
 	}
 	fmt.Printf("%d rounds cost ε ≤ %.3f\n", q.Rounds, reply.Upper.Eps)
-	// Output: 256 rounds cost ε ≤ 0.100
+	// Output: 257 rounds cost ε ≤ 0.100
 }
 
 // An accountant counts what happened, whether or not the rounds are alike.

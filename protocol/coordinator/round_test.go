@@ -363,7 +363,9 @@ func TestSumsAreChargedForTheLeast(t *testing.T) {
 			dp.Round{Report: summed{}.Event(), Participation: dp.CheckIn, Population: 500, Gamma: .1, Least: 10}},
 		{"all", false, func(c *Config) { c.Honest = .5 }, dp.Round{Report: added{}.Event(), Participation: dp.All, Population: 20}},
 		{"sampled", false, func(c *Config) { c.Participation, c.Sample = dp.Sampled, 100 },
-			dp.Round{Report: dp.Report{Class: dp.GaussianSum, Sigma: 3 * math.Sqrt(20) * (1 - 0x1p-50)}, Participation: dp.Sampled, Population: 1000, Reports: 100, Least: 20}},
+			dp.Round{Report: added{}.Event(), Participation: dp.Sampled, Population: 1000, Reports: 100, Least: 20}},
+		{"check-in, half honest", false, func(c *Config) { c.Participation, c.Gamma, c.Honest = dp.CheckIn, .1, .5 },
+			dp.Round{Report: dp.Report{Class: dp.Gaussian, Sigma: 3 * math.Sqrt(2-1./10) * (1 - 0x1p-50)}, Participation: dp.CheckIn, Population: 500, Gamma: .1, Least: 10}},
 		{"sampled, few honest", false, func(c *Config) { c.Participation, c.Sample, c.Honest = dp.Sampled, 100, .05 },
 			dp.Round{Report: added{}.Event(), Participation: dp.All, Population: 20}},
 	} {
