@@ -60,7 +60,7 @@ func (f Family) Attendance(a Attendance) (dp.Pair, error) {
 	if err != nil {
 		return dp.Pair{}, err
 	}
-	return a.worst(f.rough, func(r int64) (dp.Pair, error) { return roundOf(crowd, r, 1), nil })
+	return a.worst(f.rough, false, func(r int64) (dp.Pair, error) { return roundOf(crowd, r, 1), nil })
 }
 
 // GaussianAttendance is Family.Attendance for the sum of Gaussian reports. If apart, noise of sigma is
@@ -71,7 +71,7 @@ func GaussianAttendance(sigma float64, a Attendance, apart bool) (dp.Pair, error
 	if err := a.check(); err != nil {
 		return dp.Pair{}, err
 	}
-	return a.worst(false, func(r int64) (dp.Pair, error) {
+	return a.worst(false, apart, func(r int64) (dp.Pair, error) {
 		return Gaussian(GaussianConfig{Sigma: sigma, Population: r, Reports: r, Apart: apart})
 	})
 }
@@ -154,6 +154,7 @@ type attending struct {
 	first []int64   // the smallest number of each block of reports
 	most  int64     // the largest number
 	hides []hidden
+	alike bool // all blocks hide alike: then larger ones, in which a client is likelier, cost more
 	width func(mean, deviation, z float64) int64
 }
 
@@ -186,8 +187,11 @@ func (t attending) curve(first, last int64) []float64 {
 		if i+1 < len(t.first) {
 			end = t.first[i+1] - 1
 		}
-		t.hides[i].raise(most, t.over, math.Min(1, float64(end)/float64(first)))
-		if w := weights[i]; w > 0 {
+		w := weights[i]
+		if w > 0 || !t.alike {
+			t.hides[i].raise(most, t.over, math.Min(1, float64(end)/float64(first)))
+		}
+		if w > 0 {
 			for j, v := range most {
 				if v == 0 {
 					break
@@ -227,14 +231,14 @@ const (
 )
 
 // worst returns the pair whose curve is the largest over all numbers of clients who are there. base returns the pair
-// of a round of r reports of which a client's is surely one.
-func (a Attendance) worst(rough bool, base func(r int64) (dp.Pair, error)) (dp.Pair, error) {
+// of a round of r reports of which a client's is surely one; alike says that it is the same for all r.
+func (a Attendance) worst(rough, alike bool, base func(r int64) (dp.Pair, error)) (dp.Pair, error) {
 	chance := a.chance()
 	most, there := a.Sample, a.Population
 	if a.Gamma > 0 {
 		there, most = maxReports, maxReports
 	}
-	t := attending{Attendance: a, first: a.sizes(most, rough), most: most}
+	t := attending{Attendance: a, first: a.sizes(most, rough), most: most, alike: alike}
 	t.width = blockWidth(arrivalError * 4)
 	near, step := nearest, 3
 	if rough {
@@ -244,7 +248,7 @@ func (a Attendance) worst(rough bool, base func(r int64) (dp.Pair, error)) (dp.P
 	var losses []float64 // to which outcomes are moved
 	var sure hidden      // a round of the least number of reports, the client's among them: no round costs more
 	for i, r := range t.first {
-		if r > crowdedAt*a.Least { // counts as fewer
+		if i > 0 && (alike || r > crowdedAt*a.Least) { // counts as fewer
 			t.hides = append(t.hides, t.hides[i-1])
 			continue
 		}
