@@ -433,6 +433,9 @@ func describeQuery(q account.Query) string {
 	if q.Reports > 0 {
 		text += fmt.Sprintf(", k = %d", q.Reports)
 	}
+	if q.Least > 0 {
+		text += fmt.Sprintf(", n-min = %d", q.Least)
+	}
 	if q.Messages > 1 {
 		text += fmt.Sprintf(", %d messages of each client", q.Messages)
 	}
