@@ -261,10 +261,11 @@ func (a Attendance) worst(rough, alike bool, base func(r int64) (dp.Pair, error)
 			top = math.Max(top, h.over[n-1])
 			if losses == nil {
 				sure = h
-				losses = fewest(h.over, step)
+				losses = strided(h.over, step)
 			}
 			if end := losses[len(losses)-1]; n > 2*len(losses) && h.over[n-1] <= math.Expm1(end) {
 				h = newHidden(dp.Pair{Atoms: merge(p.Atoms, losses)})
+				top = math.Max(top, h.over[len(h.over)-1]) // a rounding above the largest loss
 			}
 		}
 		rest = math.Max(rest, p.Dropped())
@@ -338,8 +339,8 @@ func (a Attendance) worst(rough, alike bool, base func(r int64) (dp.Pair, error)
 	return pair, nil
 }
 
-// fewest returns losses at every step-th outcome, from 0 to the largest.
-func fewest(over []float64, step int) []float64 {
+// strided returns the losses of every step-th outcome, from 0 to the largest.
+func strided(over []float64, step int) []float64 {
 	losses := []float64{0}
 	for i := step - 1; i < len(over)-1; i += step {
 		losses = append(losses, math.Log1p(over[i]))

@@ -196,7 +196,7 @@ func (c *Config) Fields() setting.Table {
 		{Name: "strategy", Part: privacy, Into: &c.Strategy, Values: toeplitz.Describe(), Help: "how the noise of --every is correlated: %s"},
 		{Name: "dropout", Part: privacy, Into: &c.Dropout, Default: "0", Range: "[0, 1)", Help: "chance p' that a participant's report never arrives"},
 		{Name: "n-min", Part: privacy, Into: &c.NMin, Range: "[1, 1e12]", Help: "a round with fewer reports is void, and rounds are charged as if they had no more (default: what comes to all but one of a thousand)"},
-		{Name: "min-clients", Part: privacy, Into: &c.MinClients, Range: "[1, 1e12]", Help: "of a task over a network: the number of enrolled clients that each round's cost counts on; rounds wait while fewer are enrolled, and others may join and leave"},
+		{Name: "min-clients", Part: privacy, Into: &c.MinClients, Range: "[1, 1e12]", Help: "of a task over a network: the number of enrolled clients that each round's cost counts on; rounds wait while fewer are enrolled, and others may join and leave (default with --participation sampled: those enrolled now)"},
 		{Name: "max-clients", Part: privacy, Into: &c.MaxClients, Range: "[1, 1e12]", Help: "with --min-clients, of a vector sum: the most clients that may be enrolled (default twice those enrolled now)"},
 		{Name: "messages", Part: privacy, Into: &c.Messages, Range: fmt.Sprintf("[1, %d]", wire.MaxMessages), Help: "messages of each client in a round, each with eps0, which nobody can link: less noise for the same epsilon, more local epsilon (default 1)"},
 		{Name: "receipts", Part: privacy, Into: &c.Receipts, Help: "of a task over a network: publish after each round which receipts arrived, so that a client whose report was dropped notices (16 bytes a message)"},

@@ -25,8 +25,6 @@ type taskPlan struct {
 type setup interface {
 	// Coordinator returns the configuration with which a coordinator starts.
 	Coordinator() (round.Config, error)
-	// Planned bounds what all rounds cost if as many clients report as the task expects.
-	Planned(ctx context.Context) (dp.Bound, error)
 }
 
 // charges returns what a task is charged if no round is void: one entry, and the number of entries.
