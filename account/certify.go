@@ -256,10 +256,11 @@ func (e *engine) certifiedPair(s shape, c clones) (pair dp.Pair, blocks amplify.
 // takes chords: they lie the higher the fewer reports are expected.
 func (s shape) certifySums(b amplify.Blocks) float64 {
 	most := float64(max(s.reports, s.asked))
-	honest := most * (1 - float64(s.colluders)/float64(s.population))
-	few := 2e-3
+	honest := math.Max(1, most*(1-float64(s.colluders)/float64(s.population)))
+	few := 2e-3 / honest
 	if s.gamma > 0 {
-		honest, few = honest*s.gamma, 2e-2
+		honest = math.Max(1, honest*s.gamma)
+		few = 2e-2/honest + 5e-3/math.Sqrt(honest)
 	}
-	return 2e-4 + few/math.Max(1, honest) + 5e-6*math.Log2(most) + 2.5e-5*float64(len(b.Reports))
+	return 2e-4 + few + 5e-6*math.Log2(most) + 2.5e-5*float64(len(b.Reports))
 }

@@ -1,6 +1,7 @@
 package certificate
 
 import (
+	"math"
 	"math/big"
 	"math/bits"
 )
@@ -17,7 +18,10 @@ type sums struct {
 	composer
 	cells   int
 	largest *big.Float // largest X
-	double  []summed   // the sum of 2^j reports
+	// Values and sums below it are raised to it: it outweighs all that can well be above 0, so they
+	// would make the whole sum negative, and hardly add to E(S)₊ now. The grid need not reach below.
+	least  *big.Float
+	double []summed // the sum of 2^j reports
 }
 
 // summed is the law of a sum on the multiples of step·2^level.
@@ -37,7 +41,7 @@ const (
 // newSums returns the sums of up to most reports; nil if no X is above 0. Errors of tiny
 // matter little.
 func newSums(rays []ray, ratio *big.Float, most int64, tiny *big.Float) *sums {
-	low, high, rest := real(0), real(0), real(1)
+	low, high, rest, above := real(0), real(0), real(1), real(0)
 	var values []*big.Float
 	for _, r := range rays {
 		x := sub(r.p, mul(ratio, r.q))
@@ -48,12 +52,25 @@ func newSums(rays []ray, ratio *big.Float, most int64, tiny *big.Float) *sums {
 		if x.Cmp(high) > 0 {
 			high = x
 		}
+		if x.Sign() > 0 {
+			above = add(above, r.mass)
+		}
 		rest = sub(rest, r.mass)
 	}
 	if high.Sign() == 0 {
 		return nil
 	}
-	s := &sums{largest: high}
+	expected, _ := mul(above, whole(most)).Float64()
+	least := mul(high, real(-beyond(expected, -math.Ln2*float64(tiny.MantExp(nil)))))
+	if low.Cmp(least) < 0 {
+		low = least
+		for i, x := range values {
+			if x.Cmp(low) < 0 {
+				values[i] = low
+			}
+		}
+	}
+	s := &sums{largest: high, least: least}
 	s.linear, s.times, s.cells = true, most, sumCells
 	if most <= fewReports {
 		s.cells *= 4
@@ -100,6 +117,16 @@ func newSums(rays []ray, ratio *big.Float, most int64, tiny *big.Float) *sums {
 	return s
 }
 
+// beyond returns a number that more successes of independent trials, of which so many are expected, exceed
+// with probability e^−exponent at most (Chernoff).
+func beyond(expected, exponent float64) float64 {
+	n := expected + 1
+	for n*math.Log(n/expected)-n+expected < exponent {
+		n += math.Max(1, n/32)
+	}
+	return n
+}
+
 // coarser puts a law on the grid of the given level.
 func (s *sums) coarser(l summed, level int) summed {
 	for ; l.level < level; l.level++ {
@@ -115,11 +142,26 @@ func (s *sums) sum(ctx *work, a, b summed) (summed, error) {
 	}
 	level := max(a.level, b.level)
 	l, err := s.product(s.coarser(a, level).law, s.coarser(b, level).law)
-	out := summed{l, level}
-	for err == nil && len(out.mass) > s.cells {
+	if err != nil {
+		return summed{}, err
+	}
+	out := summed{s.raised(l, level), level}
+	for len(out.mass) > s.cells {
 		out = s.coarser(out, out.level+1)
 	}
-	return out, err
+	return out, nil
+}
+
+// raised returns a law without values below the least.
+func (s *sums) raised(l law, level int) law {
+	from, _ := quo(s.least, new(big.Float).SetMantExp(s.step, level)).Int64() // rounded up, as it is below 0
+	if from <= l.low {
+		return l
+	}
+	below := min(from-l.low, int64(len(l.mass)-1))
+	l.mass[below].Add(l.mass[below], total(l.mass[:below]))
+	l.mass, l.low = l.mass[below:], max(from, l.low+below)
+	return l
 }
 
 // doubled returns the law of the sum of 2^j reports.

@@ -278,3 +278,40 @@ func TestSumsOfManyReports(t *testing.T) {
 		}
 	}
 }
+
+// Where the largest ratios are near, few reports speak for the client and any one of the others
+// outweighs them all: the grid must follow the few.
+func TestSumsNearTheLargestRatio(t *testing.T) {
+	const k, bigE, a, c = 200, 400., .00245, 1.
+	masses := [4]float64{a, a, 1 - a*(bigE+1), 0}
+	masses[3] = 1 - masses[0] - masses[1] - masses[2]
+	logarithm := func(n int) float64 { x, _ := math.Lgamma(float64(n) + 1); return x }
+	for _, share := range []float64{.5, .8, .94, .99} {
+		G := share * bigE
+		exact := 0.
+		for up := range k + 1 {
+			for down := range k + 1 - up {
+				for middle := range k + 1 - up - down {
+					sum := float64(up)*(bigE-G) + float64(down)*(1-G*bigE) + float64(middle)*c*(1-G)
+					if sum <= 0 {
+						break
+					}
+					counts := [4]int{up, down, middle, k - up - down - middle}
+					log := logarithm(k)
+					for i, n := range counts {
+						log += float64(n)*math.Log(masses[i]) - logarithm(n)
+					}
+					exact += math.Exp(log) * sum / k
+				}
+			}
+		}
+		got, err := divergences(begin(context.Background(), nil), threeParts(real(bigE), real(a), real(c)), real(G), []int64{k}, real(1e-30))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, _ := got[0].Float64()
+		if !(found >= exact*(1-1e-9) && found <= exact*1.01) {
+			t.Errorf("at %v of the largest ratio the divergence is bounded by %v, is %v", share, found, exact)
+		}
+	}
+}
