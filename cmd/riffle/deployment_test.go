@@ -68,6 +68,7 @@ type scenario struct {
 	spread             time.Duration // that reports arrive over
 	encoding           string        // of reports; default: a new task's
 	receipts           bool
+	relay              bool // clients reach the shuffler through one
 	tokens             bool // a registrar enrols the clients, and the task's messages need tokens
 	messages           int64
 	edit               func(d *deployment)
@@ -88,7 +89,7 @@ func deploy(t *testing.T, p scenario) *deployment {
 	full := p.trust == withAll
 	if p.trust == withProofs || full {
 		p.trust, budget, proofs = dp.VectorSum, 50, wire.ProofsPine
-		p.tokens, p.receipts = p.tokens || full, p.receipts || full
+		p.tokens, p.receipts, p.relay = p.tokens || full, p.receipts || full, p.relay || full
 	}
 	dir := shortDir(t)
 	data := filepath.Join(dir, "images")
@@ -103,7 +104,7 @@ func deploy(t *testing.T, p scenario) *deployment {
 		policy.Proofs = "required"
 	}
 	d := &deployment{t: t, rounds: p.rounds, configs: map[string]string{}, running: map[string]*served{}, models: map[int64]string{},
-		l: operate.Loopback{Dir: dir, Clients: p.clients, Processes: p.processes, Aggregator: p.trust == "vector-sum", Registrar: p.tokens, Relay: full, Kept: full, MinReports: 2,
+		l: operate.Loopback{Dir: dir, Clients: p.clients, Processes: p.processes, Aggregator: p.trust == "vector-sum", Registrar: p.tokens, Relay: p.relay, Kept: full, MinReports: 2,
 			Suite: wire.X25519, Epsilon: budget, Delta: 1e-5, Data: data, Policy: policy, Spread: cmp.Or(p.spread, -1)}}
 	if err := d.l.Create(t.Context()); err != nil {
 		t.Fatal(err)
@@ -129,7 +130,7 @@ func deploy(t *testing.T, p scenario) *deployment {
 		d.wait("the registrar enrols the clients", patience, func() bool { return d.l.EnrolAll(t.Context()) == nil })
 	}
 	d.start(d.roles()...)
-	if full {
+	if p.relay {
 		d.start(operate.RoleRelay)
 	}
 
