@@ -3,6 +3,7 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/riffle-dp/riffle/dp"
@@ -168,21 +169,45 @@ func (b *Book) tails(task [32]byte, limit Config, planned bool) error {
 	if limit.Tail == 0 {
 		return nil
 	}
-	total := limit.Tail * limit.Delta
+	total, err := b.tailsBut(task, planned)
+	if err != nil {
+		return err
+	}
+	total += limit.Tail * limit.Delta
+	// The condition is negated so that it refuses a NaN.
+	if kept := b.keptForTails(); !(total <= kept) {
+		return fmt.Errorf("%w: the tails of all tasks take %g of delta, the population keeps %g for them", ErrBudget, total, kept)
+	}
+	return nil
+}
+
+// keptForTails is the δ that the population keeps for tails, with what adding them may round.
+func (b *Book) keptForTails() float64 {
+	return b.total.config.Tail * b.total.config.Delta * (1 + 0x1p-41)
+}
+
+// tailsBut adds the tails of all tasks but one that were charged or, if planned is set, have a budget.
+func (b *Book) tailsBut(task [32]byte, planned bool) (total float64, err error) {
 	for id, a := range b.tasks {
 		switch {
 		case id == task || len(a.entries) == 0 && !planned:
 		case a.hasBudget():
 			total += a.config.Tail * a.config.Delta
 		case a.last.Event.Trust.Is(dp.SumsOnly):
-			return fmt.Errorf("ledger: the tail of task %x is not known: %w", id[:8], dp.ErrNoBound)
+			return 0, fmt.Errorf("ledger: the tail of task %x is not known: %w", id[:8], dp.ErrNoBound)
 		}
 	}
-	// The condition is negated so that it refuses a NaN.
-	if kept := b.total.config.Tail * b.total.config.Delta; !(total <= kept*(1+0x1p-41)) {
-		return fmt.Errorf("%w: the tails of all tasks take %g of delta, the population keeps %g for them", ErrBudget, total, kept)
+	return total, nil
+}
+
+// moreLike returns how many further tasks with the same budget would find room for their tails after this one.
+func (b *Book) moreLike(task [32]byte, limit Config) (int64, error) {
+	total, err := b.tailsBut(task, true)
+	if err != nil || limit.Tail == 0 {
+		return 0, err
 	}
-	return nil
+	most := (b.keptForTails() - total) / (limit.Tail * limit.Delta)
+	return int64(math.Max(1, math.Min(most, 1e9))) - 1, nil
 }
 
 // withoutBudget returns the tasks that were charged and have no budget.

@@ -482,7 +482,7 @@ func TestProspectOfSeveralMessages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	look, err := b.Prospect([32]byte{1}, budget(5))
+	look, _, err := b.Prospect([32]byte{1}, budget(5))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func TestProspectIsWhatCanBeCharged(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			look, err := b.Prospect(task, budget(own))
+			look, _, err := b.Prospect(task, budget(own))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -53,5 +53,29 @@ func TestProspectIsWhatCanBeCharged(t *testing.T) {
 				t.Errorf("own budget %v, %d charges before: %d were charged (%v), %d fit (%v)", own, before, done, err, n, next)
 			}
 		}
+	}
+}
+
+// A task is told how many like it find room for their tails beside it, until one finds none.
+func TestProspectCountsTails(t *testing.T) {
+	kept := budget(100)
+	kept.Tail = 16e-3
+	b, err := newBook(people, kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := budget(1)
+	own.Tail = 1e-3
+	for id := range byte(17) {
+		_, more, err := b.Prospect([32]byte{id}, own)
+		if want := 15 - int64(id); more != max(0, want) || want < 0 != errors.Is(err, ErrBudget) {
+			t.Errorf("after %d tasks: %d more, %v", id, more, err)
+		}
+		if err := b.setTask([32]byte{id}, own); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, more, err := b.Prospect([32]byte{99}, budget(1)); more != 0 || err != nil {
+		t.Errorf("without a tail: %d, %v", more, err)
 	}
 }

@@ -19,6 +19,9 @@ type taskPlan struct {
 	rounds int64
 	fit    int64 // how many rounds the task's and the population's budgets allow
 	limit  error // why no more rounds fit; nil if all do
+	// more is how many further tasks with the same budget find room for their noise's tails after this one; nil
+	// if its noise has none.
+	more *int64
 }
 
 // setup is a task that can be run: *train.Setup or *measure.Plan.
@@ -95,7 +98,11 @@ func (r *coordinatorProcess) plan(ctx context.Context, t setup, w wire.Task, lim
 		return p, err
 	}
 	var fits func(e ledger.Entry, most int64) (n int64, next error)
-	r.journal.View(func(b *ledger.Book) { fits, err = b.Prospect(wire.Digest(w), limit) })
+	var more int64
+	r.journal.View(func(b *ledger.Book) { fits, more, err = b.Prospect(wire.Digest(w), limit) })
+	if limit.Tail > 0 {
+		p.more = &more
+	}
 	if err != nil {
 		return p, err
 	}

@@ -375,7 +375,7 @@ func (r *coordinatorProcess) checkTails(ctx context.Context, id [32]byte, limit 
 			return err
 		}
 	}
-	r.journal.View(func(b *ledger.Book) { _, err = b.Prospect(id, limit) })
+	r.journal.View(func(b *ledger.Book) { _, _, err = b.Prospect(id, limit) })
 	return err
 }
 
