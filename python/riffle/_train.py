@@ -96,10 +96,10 @@ class _Child:
         process = subprocess.Popen(self.args, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
         assert process.stdout is not None and process.stderr is not None
         readers = [threading.Thread(target=self._follow, args=(process, process.stderr), daemon=True), threading.Thread(target=process.stdout.read, daemon=True)]
-        for reader in readers:
-            reader.start()
         interrupted = False
         try:
+            for reader in readers:
+                reader.start()
             process.wait()
         except KeyboardInterrupt:
             interrupted = True
@@ -114,7 +114,8 @@ class _Child:
             if process.poll() is None:
                 process.kill()
             for reader in readers:
-                reader.join()
+                if reader.ident is not None:  # an interrupt may come before it begins
+                    reader.join()
             self.line.close()
         if self.broken is not None:
             raise self.broken

@@ -6,8 +6,6 @@ import signal
 import struct
 import subprocess
 import sys
-import threading
-import time
 
 import numpy as np
 import pytest
@@ -177,12 +175,19 @@ def test_ctrl_c_and_resume(table):
 
 def test_interrupt_before_the_run(monkeypatch):
     """Ctrl-C while the data are still read: there is no directory to go on with."""
+
+    class Interrupting(subprocess.Popen):
+        def wait(self, timeout=None):
+            if not child.lines and not seen:
+                seen.append(True)
+                os.kill(os.getpid(), signal.SIGINT)
+            return super().wait(timeout)
+
+    seen = []
     child = _train._Child(["train", "--rounds=2", "--no-progress", "--json"], None)
-    timer = threading.Timer(0.02, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
+    monkeypatch.setattr(_train.subprocess, "Popen", Interrupting)
     with pytest.raises(riffle.Interrupted) as stop:
         child.run()
-        time.sleep(1)
     assert stop.value.directory is None or os.path.isdir(stop.value.directory)
 
 
