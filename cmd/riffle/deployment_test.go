@@ -105,7 +105,7 @@ func deploy(t *testing.T, p scenario) *deployment {
 	}
 	d := &deployment{t: t, rounds: p.rounds, configs: map[string]string{}, running: map[string]*served{}, models: map[int64]string{},
 		l: operate.Loopback{Dir: dir, Clients: p.clients, Processes: p.processes, Aggregator: p.trust == "vector-sum", Registrar: p.tokens, Relay: p.relay, Kept: full, MinReports: 2,
-			Suite: wire.X25519, Epsilon: budget, Delta: 1e-5, Data: data, Policy: policy, Spread: cmp.Or(p.spread, -1)}}
+			Suite: wire.X25519, Epsilon: budget, Delta: 1e-5, Data: data, Policy: policy, Spread: cmp.Or(p.spread, -1), Answer: 200 * time.Millisecond}}
 	if err := d.l.Create(t.Context()); err != nil {
 		t.Fatal(err)
 	}

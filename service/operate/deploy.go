@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -48,6 +49,7 @@ type Loopback struct {
 	Policy     config.Policy // the policy of the clients
 	Origins    []string      // of web pages whose visitors may be clients
 	Spread     time.Duration
+	Answer     time.Duration // the clients' time for a gradient; 0: as without a setting, and 5 s for programs
 }
 
 // Config returns the path of a process's configuration. process is a role, or clients-0,
@@ -270,9 +272,9 @@ func (l Loopback) enrol(population string, to toClients) error {
 		}
 		c := config.Client{Population: population, Credentials: config.CredentialsFile, Dir: "ledger", Roots: "servers.crt", Data: l.Data, Rows: l.Rows, First: int64(g.first),
 			Shuffler: config.Party{URL: to.shuffler, Key: to.shufflerKey}, Coordinator: config.Party{URL: to.coordinator, Key: to.coordinatorKey},
-			Registrar: to.registrar, Relay: to.relay, Policy: l.Policy, Spread: l.Spread, Log: "info"}
+			Registrar: to.registrar, Relay: to.relay, Policy: l.Policy, Spread: l.Spread, Answer: l.Answer, Log: "info"}
 		if l.Gradients != "" {
-			c.Data, c.Gradients, c.Answer = "", l.Gradients, externalAnswer
+			c.Data, c.Gradients, c.Answer = "", l.Gradients, cmp.Or(l.Answer, externalAnswer)
 		}
 		if g.external {
 			c.Ready = "ready"
