@@ -274,7 +274,7 @@ and enrol credentials that are nobody's. Clients that have a ledger are refused.
 	}
 	require(cmd, &config, "config", "YAML configuration of the clients")
 	cmd.Flags().StringVar(&program, "gradients", "", "program that has the data, in place of the configuration's: a command, or unix:PATH")
-	cmd.Flags().Int64Var(&seconds, "answer-seconds", 0, "time for its answers in a round (default: a quarter of the round, at most 120)")
+	cmd.Flags().Int64Var(&seconds, "answer-seconds", 0, "time for a gradient in a round, of the program or of the data (default: a quarter of the round, at most 120 with a program and 10 without)")
 	load.flags(cmd.Flags())
 	check.flags(cmd.Flags())
 	cmd.Flags().Lookup("json").Usage = "with --check and --load: print the result as one JSON document"

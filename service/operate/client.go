@@ -30,9 +30,7 @@ func serveClients(ctx context.Context, path string, o Options) error {
 	if o.Level != nil {
 		o.Level.Set(c.Level)
 	}
-	if err := replaceData(&c, path, o.Gradients, o.Answer); err != nil {
-		return err
-	}
+	replaceData(&c, o.Gradients, o.Answer)
 	join, members, err := joinConfig(c, o.Log)
 	if err != nil {
 		return err

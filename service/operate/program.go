@@ -16,19 +16,15 @@ import (
 	"github.com/riffle-dp/riffle/service/config"
 )
 
-// replaceData puts a program, and the time for its answers, in place of what the configuration
-// of clients says.
-func replaceData(c *config.Client, path, program string, answer time.Duration) error {
+// replaceData puts a program, and the time for gradients, in place of what the configuration of
+// clients says.
+func replaceData(c *config.Client, program string, answer time.Duration) {
 	if program != "" {
 		c.Data, c.Gradients = "", program
 	}
 	if answer != 0 {
 		c.Answer = answer
 	}
-	if c.Answer != 0 && c.Gradients == "" {
-		return config.Errorf("%s: answer goes with gradients, a program that has the data", path)
-	}
-	return nil
 }
 
 // program is a program that computes the gradients of a process's clients. What goes wrong with it
