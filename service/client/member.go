@@ -35,7 +35,7 @@ func atOnce(waits bool, dim int) int {
 	if !waits {
 		return mostSealed
 	}
-	return max(1, min(mostSealed, mostWaiting/(4*dim)))
+	return max(1, min(mostSealed, mostWaiting/4/dim))
 }
 
 // sendTime is when a client sends, drawn before it decides anything: the time reveals

@@ -10,10 +10,10 @@ import (
 func TestWaitingGradientsFitIntoMemory(t *testing.T) {
 	for _, dim := range []int{1, 1930, 1 << 16, 1 << 20, 10_000_000, 1 << 30} {
 		n := atOnce(true, dim)
-		if n < 1 || n > mostSealed || n > 1 && n*4*dim > mostWaiting {
+		if n < 1 || n > mostSealed || n > 1 && int64(n)*4*int64(dim) > mostWaiting {
 			t.Errorf("%d at once, of %d values each", n, dim)
 		}
-		if more := n + 1; n < mostSealed && more*4*dim <= mostWaiting {
+		if more := n + 1; n < mostSealed && int64(more)*4*int64(dim) <= mostWaiting {
 			t.Errorf("%d at once, of %d values each, and there is room for another", n, dim)
 		}
 		if atOnce(false, dim) != mostSealed {

@@ -102,7 +102,10 @@ func Prove(ctx context.Context, caller int) {
 }
 
 // Client is an enrolled client's number for [Prove], which stays when the roster changes.
-func Client(id wire.ID) int { return int(binary.BigEndian.Uint64(id[:]) & math.MaxInt) }
+func Client(id wire.ID) int {
+	n := binary.BigEndian.Uint64(id[:])
+	return int((n ^ n>>32) & math.MaxInt) // of all bits, where int has 32
+}
 
 // Hold adds n to the bytes of a request's body that the server holds in memory, until the
 // request ends. ctx is the request's context. It returns false if there is no room: each

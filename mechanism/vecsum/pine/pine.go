@@ -198,7 +198,7 @@ func (c Config) validate() error {
 	if equality, rest := calls(l.dim, l.equalityChunk), calls(l.bitCount(), l.chunk)+calls(l.checks, l.chunk); equality >= maxCalls || rest >= maxCalls {
 		return fmt.Errorf("pine: chunks of %d and %d make %d and %d calls, and only %d are computed", l.chunk, l.equalityChunk, rest, equality, maxCalls-1)
 	}
-	if n := l.full() + l.proofs*(2*l.chunk+4*maxCalls) + l.equalityProofs*(l.equalityChunk+4*maxCalls); n > maxElements {
+	if n := int64(l.full()) + int64(l.proofs)*int64(2*l.chunk+4*maxCalls) + int64(l.equalityProofs)*int64(l.equalityChunk+4*maxCalls); n > maxElements { // above an int of 32 bits
 		return fmt.Errorf("pine: reports of up to %d field elements must have at most 2^26", n)
 	}
 	// What the proof of [ROCT23, lemma 3.3 and figure 1] needs, as the draft writes it: q > 3·B² + 2,
