@@ -105,9 +105,17 @@ func (c PrivacyConfig) query() (q account.Query, worth float64, err error) {
 	if c.Trust.Is(dp.SumsOnly) {
 		report.Eps0, report.Sigma = 0, 1
 	}
+	least := c.NMin
+	if least == 0 { // a plan asks before it is fixed
+		asked, err := c.asked()
+		if err != nil {
+			return q, 0, err
+		}
+		least = c.usually(asked)
+	}
 	e, err := coordinator.Config{
 		Report: report, Trust: q.Trust, Participation: c.Participation, Population: c.Population, MinClients: c.MinClients,
-		Sample: c.K, Gamma: c.Gamma, Blocks: blocks, MinReports: c.NMin, Messages: c.Messages, Honest: c.Honest, Tokens: c.Tokens,
+		Sample: c.K, Gamma: c.Gamma, Blocks: blocks, MinReports: least, Messages: c.Messages, Honest: c.Honest, Tokens: c.Tokens,
 	}.Event()
 	if err != nil {
 		return q, 0, inputError("%v", err)
