@@ -76,7 +76,8 @@ func TestTasksAreEnteredOneAtATime(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	rs := sharing(t, 2)
-	tasks := []*train.Setup{sumTask(t, "a", 4e-6), sumTask(t, "b", 4e-6), sumTask(t, "c", 4e-6), sumTask(t, "d", 4e-6)}
+	const each = 6e-5 // two of which fit 16 times the population's
+	tasks := []*train.Setup{sumTask(t, "a", each), sumTask(t, "b", each), sumTask(t, "c", each), sumTask(t, "d", each)}
 	enter := func(ctx context.Context, r *coordinatorProcess, task *train.Setup) error {
 		made := created{Signed: wire.Sign(r.own.Key, wire.LabelTask, wire.Encode(task.Wire)), Round: time.Second}
 		return r.storeTask(ctx, wire.Digest(task.Wire), task.Limit, made)
