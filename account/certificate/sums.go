@@ -61,7 +61,7 @@ func newSums(rays []ray, ratio *big.Float, most int64, tiny *big.Float) *sums {
 		return nil
 	}
 	expected, _ := mul(above, whole(most)).Float64()
-	least := mul(high, real(-beyond(expected, -math.Ln2*float64(tiny.MantExp(nil)))))
+	least := mul(high, real(-beyond(expected, math.Ln2*float64(1-tiny.MantExp(nil)))))
 	if low.Cmp(least) < 0 {
 		low = least
 		for i, x := range values {

@@ -94,8 +94,8 @@ type planJSON struct {
 	Limit   string    `json:"limit,omitempty"` // the refusal of the next round
 	// KnowsWho is Epsilon to somebody who knows who takes part, for a client in every round; absent: the same.
 	KnowsWho float64 `json:"knows_who,omitempty"`
-	// More is how many further sums with the same delta the population has room for; absent: for any number.
-	More *int64 `json:"further_sums,omitempty"`
+	// FurtherSums is how many sums with the same delta the population has room for besides; absent: it is no sum.
+	FurtherSums *int64 `json:"further_sums,omitempty"`
 }
 
 func showPlan(p *printer, plan *operatorv1.Plan) {
@@ -107,8 +107,8 @@ func showPlan(p *printer, plan *operatorv1.Plan) {
 	if eps := plan.KnownEpsilon; eps > 0 {
 		p.row("", "epsilon <= %s to who knows who took part, as the shuffler: a client in every round", roundUp(eps))
 	}
-	if plan.More != nil {
-		p.row("tails", "the population's delta has room for the noise of %s like this one", counted(*plan.More, "further task"))
+	if n := plan.FurtherSums; n != nil {
+		p.row("tails", "room for %s in the population's delta", counted(*n, "further sum"))
 	}
 	if plan.Limit == "" {
 		p.row("budget", "%s %s the task's and the population's, as the ledger stands", all, fit)
@@ -289,7 +289,7 @@ neither leaves a trace.`,
 			}
 			if plan := resp.Msg.Plan; show.json && plan != nil {
 				return printJSON(cmd.OutOrStdout(), taskJSON(resp.Msg.Task, map[string]any{
-					"plan": planJSON{dp.Number(plan.Epsilon), plan.Delta, plan.Method, plan.Rounds, plan.Fit, plan.Limit, plan.KnownEpsilon, plan.More}}))
+					"plan": planJSON{dp.Number(plan.Epsilon), plan.Delta, plan.Method, plan.Rounds, plan.Fit, plan.Limit, plan.KnownEpsilon, plan.FurtherSums}}))
 			} else if show.json {
 				return showTask(cmd, show, resp.Msg.Task)
 			}

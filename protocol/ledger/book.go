@@ -106,7 +106,7 @@ func (b *Book) next(c Charge) (e wire.Entry, written bool, err error) {
 	if err != nil {
 		return wire.Entry{}, false, fmt.Errorf("task %x: %w", c.Task[:8], err)
 	}
-	if err := b.tails(c.Task, a.config, false); err != nil {
+	if _, err := b.tails(c.Task, a.config, false); err != nil {
 		return wire.Entry{}, false, err
 	}
 	if err := b.total.afford(c.Task, entry); err != nil {
@@ -158,56 +158,37 @@ func (b *Book) affords(task [32]byte, e Entry) error {
 	return err
 }
 
-// checkTail returns nil if a task's tail would fit the population's δ beside the tails of all
-// tasks that were charged or have a budget, otherwise an error that wraps ErrBudget.
-func (b *Book) checkTail(task [32]byte, limit Config) error { return b.tails(task, limit, true) }
+// checkTail returns an error that wraps ErrBudget unless a task's tail would fit the population's δ beside
+// the tails of all tasks that were charged or have a budget. more is as of tails.
+func (b *Book) checkTail(task [32]byte, limit Config) (more int64, err error) {
+	return b.tails(task, limit, true)
+}
 
 // tails refuses a task whose tail, together with those of all charged tasks, exceeds the share
 // of δ that the population keeps for tails. If planned is set, tasks that have a budget and no
-// charge yet count, too. ε is computed at the remaining δ.
-func (b *Book) tails(task [32]byte, limit Config, planned bool) error {
+// charge yet count, too. ε is computed at the remaining δ. more is how many tasks with the same
+// budget would find room besides; 0 without a tail.
+func (b *Book) tails(task [32]byte, limit Config, planned bool) (more int64, err error) {
 	if limit.Tail == 0 {
-		return nil
+		return 0, nil // whatever others take
 	}
-	total, err := b.tailsBut(task, planned)
-	if err != nil {
-		return err
-	}
-	total += limit.Tail * limit.Delta
-	// The condition is negated so that it refuses a NaN.
-	if kept := b.keptForTails(); !(total <= kept) {
-		return fmt.Errorf("%w: the tails of all tasks take %g of delta, the population keeps %g for them", ErrBudget, total, kept)
-	}
-	return nil
-}
-
-// keptForTails is the δ that the population keeps for tails, with what adding them may round.
-func (b *Book) keptForTails() float64 {
-	return b.total.config.Tail * b.total.config.Delta * (1 + 0x1p-41)
-}
-
-// tailsBut adds the tails of all tasks but one that were charged or, if planned is set, have a budget.
-func (b *Book) tailsBut(task [32]byte, planned bool) (total float64, err error) {
+	own, others := limit.Tail*limit.Delta, 0.
 	for id, a := range b.tasks {
 		switch {
 		case id == task || len(a.entries) == 0 && !planned:
 		case a.hasBudget():
-			total += a.config.Tail * a.config.Delta
+			others += a.config.Tail * a.config.Delta
 		case a.last.Event.Trust.Is(dp.SumsOnly):
 			return 0, fmt.Errorf("ledger: the tail of task %x is not known: %w", id[:8], dp.ErrNoBound)
 		}
 	}
-	return total, nil
-}
-
-// moreLike returns how many further tasks with the same budget would find room for their tails after this one.
-func (b *Book) moreLike(task [32]byte, limit Config) (int64, error) {
-	total, err := b.tailsBut(task, true)
-	if err != nil || limit.Tail == 0 {
-		return 0, err
+	kept := b.total.config.Tail * b.total.config.Delta
+	room := kept*(1+0x1p-41) - others
+	// The condition is negated so that it refuses a NaN.
+	if !(own <= room) {
+		return 0, fmt.Errorf("%w: the tails of all tasks take %g of delta, the population keeps %g for them", ErrBudget, own+others, kept)
 	}
-	most := (b.keptForTails() - total) / (limit.Tail * limit.Delta)
-	return int64(math.Max(1, math.Min(most, 1e9))) - 1, nil
+	return int64(math.Min(room/own, 1e9)) - 1, nil
 }
 
 // withoutBudget returns the tasks that were charged and have no budget.

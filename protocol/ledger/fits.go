@@ -15,10 +15,7 @@ func (b *Book) Prospect(task [32]byte, limit Config) (fits func(e Entry, most in
 	if err := limit.check(); err != nil {
 		return nil, 0, err
 	}
-	if err := b.checkTail(task, limit); err != nil {
-		return nil, 0, err
-	}
-	if more, err = b.moreLike(task, limit); err != nil {
+	if more, err = b.checkTail(task, limit); err != nil {
 		return nil, 0, err
 	}
 	before := *b.total

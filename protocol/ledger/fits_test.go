@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
 // What fits is what can be charged one by one, alone and beside another task.
@@ -74,6 +75,12 @@ func TestProspectCountsTails(t *testing.T) {
 		if err := b.setTask([32]byte{id}, own); err != nil {
 			t.Fatal(err)
 		}
+	}
+	lost := &taskBook{last: wire.Entry{Event: dp.Round{Trust: dp.Distributed}}} // a sum whose budget is not known any more
+	lost.entries = []Entry{{}}
+	b.tasks[[32]byte{98}] = lost
+	if _, _, err := b.Prospect([32]byte{97}, own); !errors.Is(err, dp.ErrNoBound) {
+		t.Errorf("beside a tail that is not known: %v", err)
 	}
 	if _, more, err := b.Prospect([32]byte{99}, budget(1)); more != 0 || err != nil {
 		t.Errorf("without a tail: %d, %v", more, err)

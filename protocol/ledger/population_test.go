@@ -218,7 +218,7 @@ func TestTailsFit(t *testing.T) {
 	task(3, 1e-9, 1e-3)
 	task(4, .1, 0)
 	check := func(id byte, delta, tail float64) (err error) {
-		j.View(func(b *Book) { err = b.checkTail([32]byte{id}, Config{Delta: delta, Tail: tail}) })
+		j.View(func(b *Book) { _, err = b.checkTail([32]byte{id}, Config{Delta: delta, Tail: tail}) })
 		return err
 	}
 	for _, c := range []struct {

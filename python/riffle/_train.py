@@ -94,10 +94,10 @@ class _Child:
         # It has a session of its own, so that Ctrl-C reaches it only once: from us. A second
         # one would end it without its state.
         process = subprocess.Popen(self.args, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
-        assert process.stdout is not None and process.stderr is not None
-        readers = [threading.Thread(target=self._follow, args=(process, process.stderr), daemon=True), threading.Thread(target=process.stdout.read, daemon=True)]
-        interrupted = False
+        interrupted, readers = False, []
         try:
+            assert process.stdout is not None and process.stderr is not None
+            readers += [threading.Thread(target=self._follow, args=(process, process.stderr), daemon=True), threading.Thread(target=process.stdout.read, daemon=True)]
             for reader in readers:
                 reader.start()
             process.wait()

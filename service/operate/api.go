@@ -88,7 +88,7 @@ func (a operatorAPI) CreateTask(ctx context.Context, q *connect.Request[operator
 }
 
 func (p taskPlan) message() *operatorv1.Plan {
-	out := &operatorv1.Plan{Epsilon: p.cost.Eps, Delta: p.cost.Delta, Method: p.cost.Method, Rounds: p.rounds, Fit: p.fit, KnownEpsilon: p.known.Eps, More: p.more}
+	out := &operatorv1.Plan{Epsilon: p.cost.Eps, Delta: p.cost.Delta, Method: p.cost.Method, Rounds: p.rounds, Fit: p.fit, KnownEpsilon: p.known.Eps, FurtherSums: p.more}
 	if p.limit != nil {
 		out.Limit = p.limit.Error()
 	}

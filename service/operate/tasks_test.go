@@ -76,7 +76,7 @@ func TestTasksAreEnteredOneAtATime(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	rs := sharing(t, 2)
-	const each = 6e-5 // two of which fit 16 times the population's
+	const each = 6e-5 // 16 times the population's delta, 1.6e-4, holds two of them
 	tasks := []*train.Setup{sumTask(t, "a", each), sumTask(t, "b", each), sumTask(t, "c", each), sumTask(t, "d", each)}
 	enter := func(ctx context.Context, r *coordinatorProcess, task *train.Setup) error {
 		made := created{Signed: wire.Sign(r.own.Key, wire.LabelTask, wire.Encode(task.Wire)), Round: time.Second}

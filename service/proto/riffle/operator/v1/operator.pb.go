@@ -347,7 +347,7 @@ type Plan struct {
 	KnownEpsilon float64 `protobuf:"fixed64,7,opt,name=known_epsilon,json=knownEpsilon,proto3" json:"known_epsilon,omitempty"`
 	// How many further tasks with the same delta find room after this one in what the
 	// population keeps for the tails of sums' noise; absent: there are no such tails.
-	More          *int64 `protobuf:"varint,8,opt,name=more,proto3,oneof" json:"more,omitempty"`
+	FurtherSums   *int64 `protobuf:"varint,8,opt,name=further_sums,json=furtherSums,proto3,oneof" json:"further_sums,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -431,9 +431,9 @@ func (x *Plan) GetKnownEpsilon() float64 {
 	return 0
 }
 
-func (x *Plan) GetMore() int64 {
-	if x != nil && x.More != nil {
-		return *x.More
+func (x *Plan) GetFurtherSums() int64 {
+	if x != nil && x.FurtherSums != nil {
+		return *x.FurtherSums
 	}
 	return 0
 }
@@ -1684,7 +1684,7 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\ainitial\x18\x04 \x01(\fR\ainitial\"p\n" +
 	"\x12CreateTaskResponse\x12,\n" +
 	"\x04task\x18\x01 \x01(\v2\x18.riffle.operator.v1.TaskR\x04task\x12,\n" +
-	"\x04plan\x18\x02 \x01(\v2\x18.riffle.operator.v1.PlanR\x04plan\"\xd5\x01\n" +
+	"\x04plan\x18\x02 \x01(\v2\x18.riffle.operator.v1.PlanR\x04plan\"\xec\x01\n" +
 	"\x04Plan\x12\x18\n" +
 	"\aepsilon\x18\x01 \x01(\x01R\aepsilon\x12\x14\n" +
 	"\x05delta\x18\x02 \x01(\x01R\x05delta\x12\x16\n" +
@@ -1692,9 +1692,9 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\x06rounds\x18\x04 \x01(\x03R\x06rounds\x12\x10\n" +
 	"\x03fit\x18\x05 \x01(\x03R\x03fit\x12\x14\n" +
 	"\x05limit\x18\x06 \x01(\tR\x05limit\x12#\n" +
-	"\rknown_epsilon\x18\a \x01(\x01R\fknownEpsilon\x12\x17\n" +
-	"\x04more\x18\b \x01(\x03H\x00R\x04more\x88\x01\x01B\a\n" +
-	"\x05_more\"\x12\n" +
+	"\rknown_epsilon\x18\a \x01(\x01R\fknownEpsilon\x12&\n" +
+	"\ffurther_sums\x18\b \x01(\x03H\x00R\vfurtherSums\x88\x01\x01B\x0f\n" +
+	"\r_further_sums\"\x12\n" +
 	"\x10ListTasksRequest\"C\n" +
 	"\x11ListTasksResponse\x12.\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x18.riffle.operator.v1.TaskR\x05tasks\"$\n" +
