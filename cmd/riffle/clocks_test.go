@@ -92,7 +92,7 @@ func TestClocksHoursApart(t *testing.T) {
 	for _, w := range tried {
 		t.Run(fmt.Sprintf("%s%+d", w.name, w.hours), func(t *testing.T) {
 			now := false
-			p := scenario{clients: 4, processes: 2, trust: withAll, rounds: 4, round: 20 * time.Second, spread: 200 * time.Millisecond}
+			p := scenario{clients: 4, processes: 2, trust: withAll, rounds: 16, round: 20 * time.Second, spread: 200 * time.Millisecond}
 			p.edit = func(d *deployment) {
 				d.launch = func(name string, cmd *exec.Cmd) error {
 					if now && name == w.name {

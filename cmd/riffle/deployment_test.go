@@ -54,8 +54,9 @@ const frontName = operate.RoleShuffler + ".front"
 
 // served is a process that was started.
 type served struct {
-	cmd  *exec.Cmd
-	done chan struct{}
+	cmd   *exec.Cmd
+	done  chan struct{}
+	begin int64 // size of its log when it was started
 }
 
 // scenario is what a deployment is to do.
@@ -204,7 +205,7 @@ func (d *deployment) start(names ...string) {
 		if err != nil {
 			d.t.Fatal(err)
 		}
-		s := &served{cmd: process(d.t, args...), done: make(chan struct{})}
+		s := &served{cmd: process(d.t, args...), done: make(chan struct{}), begin: d.logged(name)}
 		s.cmd.Stdout, s.cmd.Stderr = log, log
 		if d.launch != nil {
 			err = d.launch(name, s.cmd)
@@ -246,6 +247,9 @@ func (d *deployment) stop(names ...string) {
 		if s == nil {
 			continue
 		}
+		if !strings.HasPrefix(name, "clients-") { // a signal before its first lines would kill it
+			d.wait(name+" has begun", patience, func() bool { return d.logged(name) > s.begin })
+		}
 		_ = s.cmd.Process.Signal(syscall.SIGTERM)
 		select {
 		case <-s.done:
@@ -280,6 +284,15 @@ func (d *deployment) alive() {
 			d.t.Fatalf("%s has ended: %v\n%s", name, s.cmd.ProcessState, text)
 		}
 	}
+}
+
+// logged is the size of a process's log.
+func (d *deployment) logged(name string) int64 {
+	info, err := os.Stat(d.log(name))
+	if err != nil {
+		return 0
+	}
+	return info.Size()
 }
 
 func (d *deployment) tail(name string) string {
