@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/riffle-dp/riffle/protocol/envelope"
@@ -37,9 +38,10 @@ func (w *world) pass(ann wire.Announcement, i int) wire.ID {
 	return w.session(i).Key.Pass(wire.Digest(ann))
 }
 
-// knows says whether a node would take a report's bytes for a client's.
+// knows says whether a node would take a report's bytes for a client's, once it has learned what it can.
 func (n *node) knows(ann wire.Announcement, report []byte) bool {
 	n.w.t.Helper()
+	synctest.Wait() // a round is found before all of its passes are known
 	r, err := n.round(context.Background(), wire.Digest(ann))
 	if err != nil {
 		n.w.t.Fatal(err)
@@ -56,7 +58,9 @@ func (n *node) knows(ann wire.Announcement, report []byte) bool {
 
 // A client whose session is known shows it; whose is not, as after a restart, is a
 // stranger once. Reports with and without a known pass are taken alike.
-func TestPasses(t *testing.T) {
+func TestPasses(t *testing.T) { synctest.Test(t, passesAreKnown) }
+
+func passesAreKnown(t *testing.T) {
 	w := newWorld(t, 4)
 	n := w.start(w.config())
 	early := w.session(0) // before the round
@@ -101,7 +105,9 @@ func TestPasses(t *testing.T) {
 }
 
 // A pass is bound by the seal, and opens the door for its own client's report alone.
-func TestPassesAreNotLent(t *testing.T) {
+func TestPassesAreNotLent(t *testing.T) { synctest.Test(t, passesAreNotLent) }
+
+func passesAreNotLent(t *testing.T) {
 	w := newWorld(t, 3)
 	n := w.start(w.config())
 	ann := n.announcement(1)
@@ -119,7 +125,9 @@ func TestPassesAreNotLent(t *testing.T) {
 
 // One client's pass does not take the memory of others: two reports are received with
 // it at a time, and strangers' wait in line with nobody.
-func TestStalledPasses(t *testing.T) {
+func TestStalledPasses(t *testing.T) { synctest.Test(t, stalledPasses) }
+
+func stalledPasses(t *testing.T) {
 	w := newWorld(t, 3)
 	c := w.config()
 	n := w.start(c)
@@ -187,7 +195,9 @@ func TestStrangersAreHeldAsTheyArrive(t *testing.T) {
 
 // Names of rounds that were invented cost one look at the store for all of them, and
 // a round that was opened by another process is found meanwhile.
-func TestInventedRounds(t *testing.T) {
+func TestInventedRounds(t *testing.T) { synctest.Test(t, inventedRounds) }
+
+func inventedRounds(t *testing.T) {
 	w := newWorld(t, 2)
 	opener := w.start(w.config())
 	first := opener.announcement(1)
