@@ -47,6 +47,18 @@ func (c PrivacyConfig) usually(asked int64) int64 {
 	return max(1, int64(mean-3*math.Sqrt(mean*(1-c.chance()))))
 }
 
+// leastReports returns n-min, or its default if it is not fixed yet, as when a plan asks.
+func (c PrivacyConfig) leastReports() (int64, error) {
+	if c.NMin != 0 {
+		return c.NMin, nil
+	}
+	asked, err := c.asked()
+	if err != nil {
+		return 0, err
+	}
+	return c.usually(asked), nil
+}
+
 // expectedReports returns γn, the mean number of reports a round.
 func (c PrivacyConfig) expectedReports() float64 {
 	rate := 1.0
@@ -105,13 +117,9 @@ func (c PrivacyConfig) query() (q account.Query, worth float64, err error) {
 	if c.Trust.Is(dp.SumsOnly) {
 		report.Eps0, report.Sigma = 0, 1
 	}
-	least := c.NMin
-	if least == 0 { // a plan asks before it is fixed
-		asked, err := c.asked()
-		if err != nil {
-			return q, 0, err
-		}
-		least = c.usually(asked)
+	least, err := c.leastReports()
+	if err != nil {
+		return q, 0, err
 	}
 	e, err := coordinator.Config{
 		Report: report, Trust: q.Trust, Participation: c.Participation, Population: c.Population, MinClients: c.MinClients,

@@ -274,13 +274,11 @@ func (c *Config) resolvePopulation(examples int) error {
 		}
 		c.K = c.Population
 	}
-	if c.NMin == 0 {
-		asked, err := c.asked()
-		if err != nil {
-			return err
-		}
-		c.NMin = c.usually(asked)
+	least, err := c.leastReports()
+	if err != nil {
+		return err
 	}
+	c.NMin = least
 	if c.NMin > c.Population {
 		return inputError("n-min = %d must be at most n = %d", c.NMin, c.Population)
 	}
